@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.errors import HeadwayError
-from headway.rpc import Limits, Rate
+from headway.rpc import Limits, Rate, WireLimits
 from headway.storage import MemoryBackend
 from headway.testing import (
     ScriptedChannel,
@@ -105,7 +105,7 @@ DECLARED: dict[str, Place] = {
 }
 """Places that take a number, by the name of the parameter, which the error contains."""
 
-LIMITS = {field.name: field.default for field in fields(Limits)}
+LIMITS = [(of, field.name) for of in (Limits, WireLimits) for field in fields(of)]
 
 
 @pytest.mark.parametrize("given", [-1, math.nan, True, "7"])
@@ -118,11 +118,16 @@ def test_invalid_number_is_refused_where_it_is_declared(name: str, given: Given)
 
 
 @pytest.mark.parametrize("given", [-1, math.nan, True, "7"])
-@pytest.mark.parametrize("name", LIMITS)
-def test_invalid_limit_of_peers_is_refused(name: str, given: Given) -> None:
+@pytest.mark.parametrize(("limits", "name"), LIMITS)
+def test_invalid_limit_of_peers_is_refused(limits: Any, name: str, given: Given) -> None:
     with pytest.raises(HeadwayError, match=f"^{name} must be "):
-        Limits(**{name: given})
-    assert getattr(Limits(**cast("Any", {name: LIMITS[name]})), name) == LIMITS[name]
+        limits(**{name: given})
+    default = getattr(limits(), name)
+    assert getattr(limits(**{name: default}), name) == default
+
+
+def test_operator_has_at_most_ten_limits_to_know() -> None:
+    assert len(fields(Limits)) <= 10
 
 
 def _workers(**options: Given) -> Any:

@@ -11,7 +11,7 @@ import trio
 
 import headway
 from headway import field
-from headway.rpc import Limits
+from headway.rpc import Limits, WireLimits
 
 MIB = 1 << 20
 COUNT, SIZE = 2_000, 4 << 10
@@ -33,7 +33,7 @@ PAGE = app.type("lists", "v1", "Page", Page)
 
 async def main(store: str, large: str = "") -> None:
     """Serve until the input ends. Print the addresses and the owner's uid first, as the only line of the errors."""
-    limits = Limits(replies_size=BUDGET, server_replies_size=BUDGET)
+    limits = Limits(server_replies_size=BUDGET, wire=WireLimits(replies_size=BUDGET))
     network = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "insecure": True, "limits": limits}
     async with headway.open_engine(store, app, **network) as engine:  # type: ignore[arg-type]  # options by name
         owner = None

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import rpc
-from headway.rpc import Budget, Limits, MessageParser
+from headway.rpc import Budget, Limits, MessageParser, WireLimits
 from headway.rpc.http2 import Inbox
 from headway.rpc.http2._protocol import _CALLS_AT_ONCE
 from headway.rpc.server import CALL_SIZE, ServerStream
@@ -141,7 +141,7 @@ def _statuses(raw: Raw) -> list[Any]:
 
 async def test_half_sent_messages_are_bounded_and_do_not_delay_other_calls() -> None:
     """A connection sends a hundred messages of nearly the maximum size. Most are refused, and memory stays bounded."""
-    limits = Limits(message_size=MIB, requests_size=4 * MIB, server_requests_size=64 * MIB)
+    limits = Limits(message_size=MIB, server_requests_size=64 * MIB, wire=WireLimits(requests_size=4 * MIB))
     async with served(limits=limits) as it, rpc.open_channel(it.where) as other, connected(it.where) as raw:
         await other.unary(ECHO, Text(text="a"), Text)
         before = resident()
@@ -163,7 +163,7 @@ async def test_half_sent_messages_are_bounded_and_do_not_delay_other_calls() -> 
 
 async def test_connections_share_the_budget_of_their_server() -> None:
     """No connection exceeds its own budget, and a small call on another connection is answered."""
-    limits = Limits(message_size=MIB, requests_size=2 * MIB, server_requests_size=4 * MIB)
+    limits = Limits(message_size=MIB, server_requests_size=4 * MIB, wire=WireLimits(requests_size=2 * MIB))
     async with served(limits=limits) as it, rpc.open_channel(it.where) as other:
         async with connected(it.where) as one, connected(it.where) as two, connected(it.where) as three:
             with trio.fail_after(30):
@@ -179,7 +179,7 @@ async def test_connections_share_the_budget_of_their_server() -> None:
 
 async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
     """Its parts used to be kept in a cycle: 60 connections with 400 refused requests took 900 MiB for minutes."""
-    limits = Limits(message_size=64 * KIB, requests_size=512 * KIB)
+    limits = Limits(message_size=64 * KIB, wire=WireLimits(requests_size=512 * KIB))
     with no_collector(ServerStream) as left:
         async with served(limits=limits) as it, connected(it.where) as raw:
             with trio.fail_after(30):
@@ -196,7 +196,7 @@ async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
 
 async def test_calls_without_a_request_are_bounded() -> None:
     """A call takes memory before the first byte of its request. If there are too many, the oldest are refused."""
-    limits = Limits(message_size=KIB, requests_size=20 * CALL_SIZE)
+    limits = Limits(message_size=KIB, wire=WireLimits(requests_size=20 * CALL_SIZE))
     async with served(limits=limits) as it, connected(it.where) as raw:
         headers = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
         for id in range(1, 61, 2):
@@ -297,7 +297,7 @@ async def test_connection_with_most_unfinished_calls_is_refused_more() -> None:
 
     Half a call costs 64 objects for Python's garbage collector to traverse.
     """
-    async with served(limits=Limits(requests=150)) as it, connected(it.where) as raw:
+    async with served(limits=Limits(wire=WireLimits(requests=150))) as it, connected(it.where) as raw:
         raw.h2.local_settings.max_concurrent_streams = 1000
         for id in range(1, 401, 2):
             raw.h2.send_headers(id, HEADERS)

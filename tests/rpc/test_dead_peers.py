@@ -18,7 +18,7 @@ from headway.client import Client
 from headway.errors import HeadwayError
 from headway.protobuf import encode
 from headway.resource import EndOfSnapshot
-from headway.rpc import CHANNEL_LIMITS, Limits
+from headway.rpc import CHANNEL_LIMITS, Limits, WireLimits
 from headway.service import WATCH_LIST
 from tests.helpers.service_errors import status_of
 from tests.rpc.raw_kit import HEADERS, Raw
@@ -26,7 +26,7 @@ from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
 from tests.rpc.test_slow_watchers import everything
 
 INTERVAL, TIMEOUT = 0.4, 0.3
-QUICK = Limits(keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
+QUICK = Limits(wire=WireLimits(keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT))
 # Extra time for a busy machine.
 SLACK = 2.0
 
@@ -111,7 +111,7 @@ class Relay:
 
 async def test_both_ends_of_a_cut_connection_notice() -> None:
     """The server frees the watch. The client's watch ends with a status that makes the client open it again."""
-    quick = dataclasses.replace(CHANNEL_LIMITS, keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
+    quick = dataclasses.replace(CHANNEL_LIMITS, wire=QUICK.wire)
     async with served(limits=QUICK) as it, trio.open_nursery() as nursery:
         relay = Relay(it.where)
         where = await nursery.start(relay.serve)
@@ -133,5 +133,5 @@ async def test_both_ends_of_a_cut_connection_notice() -> None:
 
 def test_time_bounds_are_the_documented_ones() -> None:
     """Eighty seconds for a server, forty for a client."""
-    assert Limits().keepalive_interval + Limits().keepalive_timeout == 80
-    assert CHANNEL_LIMITS.keepalive_interval + CHANNEL_LIMITS.keepalive_timeout == 40
+    assert WireLimits().keepalive_interval + WireLimits().keepalive_timeout == 80
+    assert CHANNEL_LIMITS.wire.keepalive_interval + CHANNEL_LIMITS.wire.keepalive_timeout == 40

@@ -22,7 +22,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from headway.rpc import Limits, framed
+from headway.rpc import WireLimits, framed
 from headway.rpc.http2 import (
     BoundedDecoder,
     CountingH2,
@@ -67,7 +67,7 @@ class Side:
     """A server's h2, with the direct way or without it."""
 
     def __init__(self, *, direct: bool) -> None:
-        limits = Limits()
+        limits = WireLimits()
         self.h2 = CountingH2(h2_configuration(client_side=False), limits, FrameAccount(limits, 0.0, client_side=False))
         # Empty, so that everything that the account earns is seen.
         self.h2.account._others.charge(0.0, 1e9)
@@ -266,7 +266,7 @@ def test_window_that_is_too_small_is_left_to_h2() -> None:
     """The error, and the GOAWAY, are h2's."""
     side, encoder = Side(direct=True), Encoder()
     side.receive(HeadersFrame(1, encoder.encode(REQUEST), flags=["END_HEADERS"]).serialize())
-    window = Limits().stream_window
+    window = WireLimits().stream_window
     for _ in range(window >> 14):
         assert side.receive(DataFrame(1, b"x" * (1 << 14)).serialize()) is None
     error = side.receive(DataFrame(1, b"x").serialize())

@@ -17,7 +17,7 @@ import trio
 
 from headway.client import Client
 from headway.events import ConnectionEnded
-from headway.rpc import InProcessChannel, Limits, Rate
+from headway.rpc import InProcessChannel, Limits, Rate, WireLimits
 from tests.helpers.go_client import assert_none_failed, run_go_client
 from tests.rpc.floods import FLOODS, following, opening
 from tests.rpc.raw_kit import until_closed
@@ -28,7 +28,7 @@ _SECONDS = float(os.environ.get("HEADWAY_FLOOD_SECONDS", "3"))
 # In milliseconds.
 _P99 = 250
 _RUNS = 3
-_TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(100, 1))
+_TIGHT = Limits(wire=WireLimits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(100, 1)))
 # These floods consist of requests, which are answered.
 _SERVED = {"requests", "requests that are rejected, without an end"}
 # The peer causes these resets, whichever side sends them.

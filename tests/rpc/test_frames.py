@@ -17,7 +17,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from headway.rpc import Flooded, Limits, Rate
+from headway.rpc import Flooded, Rate, WireLimits
 from headway.rpc.http2 import (
     FrameAccount,
     FrameCutter,
@@ -28,7 +28,7 @@ from headway.rpc.http2 import (
 )
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame
 
-LIMITS = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))
+LIMITS = WireLimits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))
 
 
 @pytest.mark.parametrize("step", [1, 5, 9, 24, 1000])
@@ -147,7 +147,7 @@ def test_tiny_window_updates_are_not_traffic() -> None:
 
 def test_endless_header_block_is_refused() -> None:
     """It is refused when it is longer than any encoding of acceptable headers."""
-    account = FrameAccount(Limits(header_size=1000), 0.0, client_side=False)
+    account = FrameAccount(WireLimits(header_size=1000), 0.0, client_side=False)
     account.receive(HeadersFrame(1, b"x" * 3000).serialize(), 0.0)
     account.receive(ContinuationFrame(1, b"x" * 1000, flags=["END_HEADERS"]).serialize(), 0.0)
     account.receive(HeadersFrame(3, b"x" * 3000).serialize(), 0.0)
@@ -176,7 +176,7 @@ def test_malformed_headers_of_answers_are_refused(wrong: tuple[str, str]) -> Non
 
 def test_client_accepts_long_headers_of_answers() -> None:
     """A caller can make the message of a status long, and others share its connection."""
-    account = FrameAccount(Limits(others=Rate(20, 0)), 0.0, client_side=True)
+    account = FrameAccount(WireLimits(others=Rate(20, 0)), 0.0, client_side=True)
     for _ in range(100):
         account.sent_headers()
         account.receive(raw_frame(12_000, 1, 5, 1, b"x" * 12_000), 0.0)
@@ -184,7 +184,7 @@ def test_client_accepts_long_headers_of_answers() -> None:
 
 def test_client_counts_the_charges_of_its_server() -> None:
     """Answers pay back, so a connection with usual calls never exhausts its allowance."""
-    account = FrameAccount(Limits(), 0.0, client_side=True)
+    account = FrameAccount(WireLimits(), 0.0, client_side=True)
     for _ in range(10_000):
         account.sent_headers()
         account.charge_self(0.0, 200)

@@ -8,7 +8,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived
 
-from headway.rpc import Limits
+from headway.rpc import WireLimits
 from headway.rpc.http2 import CountingH2, FrameAccount, h2_configuration
 
 
@@ -28,7 +28,7 @@ class Noted:
 def test_data_is_received_without_a_text_of_it() -> None:
     configuration, noted = h2_configuration(client_side=False), Noted()
     configuration.logger = cast("Any", noted)
-    server = CountingH2(configuration, Limits(), FrameAccount(Limits(), 0.0, client_side=False))
+    server = CountingH2(configuration, WireLimits(), FrameAccount(WireLimits(), 0.0, client_side=False))
     client = H2Connection(H2Configuration(client_side=True))
     client.initiate_connection()
     headers = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "a")]

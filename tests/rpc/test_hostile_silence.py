@@ -16,7 +16,7 @@ from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, Setting
 
 from headway.protobuf import encode
 from headway.resource import pb
-from headway.rpc import Limits, framed
+from headway.rpc import Limits, WireLimits, framed
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, request
 from tests.rpc.hostile_caller import Shot, calling, shoot
 from tests.rpc.hostile_kit import PATIENCE, ServerTasks, Target, attacked, resident, until_closed
@@ -87,9 +87,7 @@ def _impatient(handshake: float, keepalive: float) -> Limits:
     return Limits(
         handshake_timeout=handshake,
         request_timeout=0.1,
-        stall_timeout=0.1,
-        keepalive_interval=keepalive,
-        keepalive_timeout=keepalive,
+        wire=WireLimits(stall_timeout=0.1, keepalive_interval=keepalive, keepalive_timeout=keepalive),
     )
 
 

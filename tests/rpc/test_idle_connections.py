@@ -43,4 +43,4 @@ async def test_idle_connection_does_not_spin_when_its_ping_is_due(autojump_clock
                 await client.list(THING)
         trio.lowlevel.remove_instrument(limit)
     assert not scope.cancelled_caught, f"the connection spins at {autojump_clock.current_time()}"
-    assert limit.steps > 32 * 30 / CHANNEL_LIMITS.keepalive_interval
+    assert limit.steps > 32 * 30 / CHANNEL_LIMITS.wire.keepalive_interval

@@ -17,7 +17,7 @@ from h2.events import ConnectionTerminated, DataReceived, TrailersReceived
 from hyperframe.frame import PingFrame
 
 from headway import rpc
-from headway.rpc import Limits
+from headway.rpc import Limits, WireLimits
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import COUNT, FLOOD, Served, certificates, served
 from tests.rpc.test_stock_clients import in_thread
@@ -116,7 +116,7 @@ async def until(it: Served, condition: Callable[[], bool]) -> None:
 
 async def test_closed_connection_is_dropped_after_the_ping_timeout() -> None:
     """The client does not close its half."""
-    async with served(limits=Limits(keepalive_timeout=0.2)) as it, connected(it.where) as raw:
+    async with served(limits=Limits(wire=WireLimits(keepalive_timeout=0.2))) as it, connected(it.where) as raw:
         await raw.stream.send_all(b"\0" * 1000)
         assert (await raw.goaway()).error_code
         assert it.server.connections == 1

@@ -20,7 +20,7 @@ from headway.client import Client
 from headway.errors import HeadwayError
 from headway.events import ConnectionEnded
 from headway.resource import Changes, EndOfSnapshot, pb
-from headway.rpc import Limits, Rate
+from headway.rpc import Limits, Rate, WireLimits
 from headway.service import WATCH_LIST
 from tests.helpers.service_errors import status_of
 from tests.rpc.hostile_kit import steps_while_idle
@@ -55,7 +55,7 @@ FLOODS: dict[str, Callable[[], bytes]] = {
     "settings": settings,
     "empty": lambda: resets()[: resets().index(RstStreamFrame(1).serialize())] + DataFrame(1, b"").serialize() * 300,
 }
-TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(200, 1))
+TIGHT = Limits(wire=WireLimits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(200, 1)))
 
 
 @pytest.mark.parametrize("kind", FLOODS)
@@ -103,7 +103,7 @@ async def test_client_accepts_a_ping_for_each_call(called: bool) -> None:
 
     The client leaves one that pings without calls.
     """
-    async with served() as it, rpc.open_channel(it.where, limits=Limits(pings=Rate(20, 1))) as channel:
+    async with served() as it, rpc.open_channel(it.where, limits=Limits(wire=WireLimits(pings=Rate(20, 1)))) as channel:
         await channel.unary(ECHO, Text(text="a"), Text)
         (protocol,) = it.server._connections
         for _ in range(100):
@@ -179,8 +179,8 @@ async def test_input_that_is_not_http2_ends_only_its_own_connection(garbage: byt
 async def test_stream_beyond_the_limit_is_refused() -> None:
     """The limit is announced. A further stream receives REFUSED_STREAM, and the others continue."""
     # Consul's servers allow the same number.
-    assert Limits().streams == 2048
-    async with served(limits=Limits(streams=5)) as it, connected(it.where) as raw:
+    assert WireLimits().streams == 2048
+    async with served(limits=Limits(wire=WireLimits(streams=5))) as it, connected(it.where) as raw:
         assert raw.h2.remote_settings.max_concurrent_streams == 5
         raw.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 100
         raw.h2.remote_settings.acknowledge()
@@ -221,7 +221,10 @@ async def test_missing_request_times_out() -> None:
 
 async def test_calls_of_a_vanished_peer_are_canceled() -> None:
     """The peer gets a ping. Without an answer its calls are canceled."""
-    async with served(limits=Limits(keepalive_interval=0.5, keepalive_timeout=0.5)) as it, connected(it.where) as raw:
+    async with (
+        served(limits=Limits(wire=WireLimits(keepalive_interval=0.5, keepalive_timeout=0.5))) as it,
+        connected(it.where) as raw,
+    ):
         raw.h2.send_headers(1, HEADERS)
         raw.h2.send_data(1, rpc.framed(b"\x0a\x010"), end_stream=True)
         await raw.flush()
@@ -232,7 +235,7 @@ async def test_calls_of_a_vanished_peer_are_canceled() -> None:
 
 
 async def test_idle_peer_that_answers_pings_is_kept(mock_clock: trio.testing.MockClock) -> None:
-    limits = Limits(keepalive_interval=10, keepalive_timeout=15)
+    limits = Limits(wire=WireLimits(keepalive_interval=10, keepalive_timeout=15))
     async with served(limits=limits, patience=1000.0) as it, rpc.open_channel(it.where) as channel:
         await channel.unary(ECHO, Text(text="a"), Text)
         (protocol,) = it.server._connections
@@ -270,7 +273,7 @@ async def test_client_that_does_not_read_costs_one_window_and_delays_no_other() 
 async def test_client_that_never_reads_is_disconnected() -> None:
     """It is disconnected after the stall timeout, to release what it holds, such as a snapshot."""
     async with (
-        served(limits=Limits(stall_timeout=0.2)) as it,
+        served(limits=Limits(wire=WireLimits(stall_timeout=0.2))) as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
         channel.stream(FLOOD, Text()) as slow,
     ):
@@ -359,7 +362,7 @@ async def test_canceling_answered_streams_does_not_count_as_a_flood() -> None:
     """Consul's controllers read the beginning of a watch and cancel it."""
     heard: list[object] = []
     async with (
-        served(limits=Limits(resets=Rate(3, 0.0)), notify=heard.append) as it,
+        served(limits=Limits(wire=WireLimits(resets=Rate(3, 0.0))), notify=heard.append) as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
     ):
         for number in range(20):

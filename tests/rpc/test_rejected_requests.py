@@ -10,7 +10,7 @@ import trio.testing
 from h2.errors import ErrorCodes
 from h2.events import PingAckReceived, ResponseReceived, StreamEnded, StreamReset
 
-from headway.rpc import Limits, Rate
+from headway.rpc import Limits, Rate, WireLimits
 from headway.rpc.server import CALL_SIZE, _calls
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import served
@@ -83,7 +83,7 @@ async def test_error_in_the_rest_of_the_request_takes_precedence() -> None:
 @pytest.mark.usefixtures("patient")
 async def test_requests_that_wait_for_their_end_are_bounded() -> None:
     """They count as incomplete requests. If there are too many, the oldest are rejected at once."""
-    limits = Limits(message_size=1024, requests_size=20 * CALL_SIZE)
+    limits = Limits(message_size=1024, wire=WireLimits(requests_size=20 * CALL_SIZE))
     async with served(limits=limits) as it, connected(it.where) as raw:
         with trio.fail_after(30):
             for id in range(1, 61, 2):
@@ -99,7 +99,7 @@ async def test_requests_that_wait_for_their_end_are_bounded() -> None:
 @pytest.mark.usefixtures("patient")
 async def test_content_of_a_rejected_request_earns_nothing_and_opens_no_window() -> None:
     """So it cannot pay for a flood of frames, and the client may send one window of it at most."""
-    limits = Limits(stream_window=1 << 16, others=Rate(100, 0))
+    limits = Limits(wire=WireLimits(stream_window=1 << 16, others=Rate(100, 0)))
     async with served(limits=limits) as it, connected(it.where) as raw:
         with trio.fail_after(30):
             raw.h2.send_headers(1, GET)

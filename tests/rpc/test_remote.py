@@ -250,7 +250,7 @@ async def test_unreachable_server_is_skipped_for_the_next_one() -> None:
 
 async def test_another_connection_is_opened_before_streams_run_out() -> None:
     """grpclib alone would wait forever at the server's limit."""
-    limits = rpc.Limits(streams=10)
+    limits = rpc.Limits(wire=rpc.WireLimits(streams=10))
     async with (
         served(limits=limits) as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,

@@ -17,7 +17,7 @@ from headway.api import Call, Cardinality, Handler
 from headway.client import Client
 from headway.protobuf import decode, encode, field, message
 from headway.resource import pb
-from headway.rpc import InProcessChannel, Limits, Services
+from headway.rpc import InProcessChannel, Limits, Services, WireLimits
 from headway.service import _encodings, _pages
 from tests.rpc.hostile_bytes import REQUEST
 from tests.rpc.raw_kit import tcp
@@ -89,7 +89,7 @@ class Unread:
 
 async def test_waiting_replies_of_a_connection_are_bounded() -> None:
     """The largest reply is given up, and small ones continue. After the connection has closed, nothing is held."""
-    limits = Limits(replies_size=300 * KIB, server_replies_size=1000 * KIB)
+    limits = Limits(server_replies_size=1000 * KIB, wire=WireLimits(replies_size=300 * KIB))
     async with rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server:
         async with tcp(server.addresses[0]) as stream:
             peer = Unread(stream)
@@ -107,7 +107,7 @@ async def test_waiting_replies_of_a_connection_are_bounded() -> None:
 
 async def test_waiting_replies_of_a_server_are_bounded() -> None:
     """The bound holds for any number of connections. Another client is answered."""
-    limits = Limits(replies_size=300 * KIB, server_replies_size=400 * KIB)
+    limits = Limits(server_replies_size=400 * KIB, wire=WireLimits(replies_size=300 * KIB))
     async with (
         rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server,
         tcp(server.addresses[0]) as one,

@@ -21,7 +21,7 @@ from hyperframe.frame import PingFrame, SettingsFrame
 from headway import rpc
 from headway.events import ConnectionEnded
 from headway.protobuf import encode
-from headway.rpc import HealthCheckRequest, Limits, Rate
+from headway.rpc import HealthCheckRequest, Limits, Rate, WireLimits
 from headway.rpc.http2 import Signal, WindowQueue
 from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.raw_kit import HEADERS, Raw, connected
@@ -166,7 +166,7 @@ async def test_streams_with_a_closed_window_do_not_block_others() -> None:
 async def test_client_that_reads_no_ping_answers_is_disconnected(tmp_path: Path) -> None:
     """The answers wait in the server's memory, and no stream's window bounds them."""
     ended: list[object] = []
-    limits = Limits(unsent=1000, pings=Rate(1_000_000, 1_000_000))
+    limits = Limits(wire=WireLimits(unsent=1000, pings=Rate(1_000_000, 1_000_000)))
     path = tmp_path / "socket"
     pings = PREFACE + SettingsFrame(0).serialize() + PingFrame(0).serialize() * 1000
     async with (
@@ -183,7 +183,7 @@ async def test_client_that_reads_no_ping_answers_is_disconnected(tmp_path: Path)
 async def test_large_reply_that_is_not_read_takes_little_of_the_servers_memory(tmp_path: Path) -> None:
     """The client opens its windows, and the server writes only what the socket takes, and a little more."""
     path, size = tmp_path / "socket", 3 << 20
-    limits = Limits(stream_window=4 << 20)
+    limits = Limits(wire=WireLimits(stream_window=4 << 20))
     async with served([f"unix:{path}"], limits=limits) as it, await trio.open_unix_socket(path) as stream:
         raw = Raw(stream)
         raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: (1 << 31) - 1})

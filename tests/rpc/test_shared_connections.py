@@ -11,7 +11,7 @@ from grpclib.const import Status
 from headway import rpc
 from headway.api import NotBegun
 from headway.errors import HeadwayError
-from headway.rpc import Limits
+from headway.rpc import Limits, WireLimits
 from headway.rpc.client import _pool
 from headway.rpc.http2 import _frames
 from tests.helpers.service_errors import status_of
@@ -44,10 +44,10 @@ async def test_oversized_metadata_ends_only_its_own_call() -> None:
 
 async def test_many_canceled_calls_do_not_end_a_shared_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server ends a connection with too many canceled calls, so the forwarder spreads them."""
-    assert (_pool._RESETS.burst, _pool._RESETS.per_second) < (Limits().resets.burst, Limits().resets.per_second)
+    assert (_pool._RESETS.burst, _pool._RESETS.per_second) < (WireLimits().resets.burst, WireLimits().resets.per_second)
     monkeypatch.setattr(_pool, "_RESETS", rpc.Rate(10, 0))
     async with (
-        served(limits=Limits(resets=rpc.Rate(10, 0))) as it,
+        served(limits=Limits(wire=WireLimits(resets=rpc.Rate(10, 0)))) as it,
         rpc.open_channel(it.where) as channel,
         trio.open_nursery() as others,
     ):
@@ -65,7 +65,7 @@ async def test_many_canceled_calls_do_not_end_a_shared_connection(monkeypatch: p
 
 
 # The server's allowance for a connection without traffic, and the forwarder's charge limit below it.
-TIGHT = Limits(others=rpc.Rate(200, 0))
+TIGHT = Limits(wire=WireLimits(others=rpc.Rate(200, 0)))
 OWED = rpc.Rate(100, 0)
 
 

@@ -17,7 +17,7 @@ from headway import rpc
 from headway.client import Client
 from headway.protobuf import encode
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, ScopeConfirmed, StreamItem, pb
-from headway.rpc import Limits, MessageParser
+from headway.rpc import Limits, MessageParser, WireLimits
 from headway.service import WATCH_LIST, WatchDecoder
 from tests.rpc.hostile_kit import resident, steps_while_idle
 from tests.rpc.raw_kit import HEADERS, Raw, tcp
@@ -186,7 +186,7 @@ async def test_hundreds_of_slow_watchers_delay_no_other_and_miss_nothing(count: 
 async def test_watcher_that_was_disconnected_for_not_reading_resumes() -> None:
     """It receives what was sent before, then resumes at its last position. Nothing is repeated or lost."""
     async with (
-        churning(Limits(stall_timeout=0.3)) as (it, churn),
+        churning(Limits(wire=WireLimits(stall_timeout=0.3))) as (it, churn),
         slow_watchers(it.where, 50) as watchers,
     ):
         await churn.commit(60)

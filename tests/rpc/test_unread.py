@@ -15,13 +15,13 @@ from h2.settings import SettingCodes
 
 from headway import rpc
 from headway.protobuf import Payload, encode
-from headway.rpc import Limits, Services
+from headway.rpc import Limits, Services, WireLimits
 from tests.rpc.raw_kit import HEADERS, Raw
 from tests.rpc.rpc_kit import COUNT, Echo, Text
 from tests.rpc.test_replies import GIVE, PATIENCE, Replies, Size
 
 KIB = 1 << 10
-IMPATIENT = Limits(stall_timeout=0.1, keepalive_timeout=0.1)
+IMPATIENT = Limits(wire=WireLimits(stall_timeout=0.1, keepalive_timeout=0.1))
 
 
 class Deaf(Raw):
@@ -67,7 +67,10 @@ async def test_replies_whose_headers_wait_are_charged_to_the_budget(tmp_path: Pa
 
 
 async def test_replies_whose_headers_wait_are_dropped_over_the_limit(tmp_path: Path) -> None:
-    async with deaf(tmp_path, Limits(replies_size=2100 * KIB, keepalive_timeout=0.1)) as (server, client):
+    async with deaf(tmp_path, Limits(wire=WireLimits(replies_size=2100 * KIB, keepalive_timeout=0.1))) as (
+        server,
+        client,
+    ):
         for _ in range(5):
             client.call(GIVE, Size(size=2000 * KIB))
         await client.flush()

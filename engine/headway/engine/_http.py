@@ -78,17 +78,17 @@ async def serving_http(
         connections=most,
         peer_connections=max(1, most * 3 // 4),
         patience=limits.request_timeout,
-        stall=limits.stall_timeout,
-        header_size=limits.header_size,
+        stall=limits.wire.stall_timeout,
+        header_size=limits.wire.header_size,
         handshakes=limits.handshakes,
         peer_handshakes=limits.peer_handshakes,
         handshake=limits.handshake_timeout,
-        handshake_size=limits.handshake_size,
+        handshake_size=limits.wire.handshake_size,
     )
     requests = RequestLimits(
-        head_size=limits.header_size,
+        head_size=limits.wire.header_size,
         body_size=limits.message_size,
-        bodies_size=limits.requests_size,
+        bodies_size=limits.wire.requests_size,
         request_timeout=limits.request_timeout,
         small_timeout=limits.handshake_timeout,
     )

@@ -33,6 +33,7 @@ from headway.rpc._limits import Flooded as Flooded
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
+from headway.rpc._limits import WireLimits as WireLimits
 from headway.rpc._private_names import check_network
 from headway.rpc._refusals import grpc_error as grpc_error
 from headway.rpc._services import Services as Services

@@ -32,7 +32,9 @@ from headway.rpc.server import Server, ServerStream, open_server
 
 Headers = list[tuple[str, str]]
 
-UPSTREAM_LIMITS = dataclasses.replace(CHANNEL_LIMITS, stream_window=256 * KIB)
+UPSTREAM_LIMITS = dataclasses.replace(
+    CHANNEL_LIMITS, wire=dataclasses.replace(CHANNEL_LIMITS.wire, stream_window=256 * KIB)
+)
 """The limits of a forwarder on its upstream. The client limits the size of messages, because none are held here."""
 
 # Headers that belong to one connection, or that are set again for the next one.

@@ -32,36 +32,39 @@ class Rate:
         check_number("per_second", self.per_second, 5, endless=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of one end of a connection on its peers. If HTTP/2 has a setting for a limit, it is announced.
+def _check(limits: Limits | WireLimits) -> None:
+    """Raise DeclarationError for the first field that does not have the type and range of its default."""
+    for of in fields(limits):
+        given = getattr(limits, of.name)
+        if isinstance(of.default, int):
+            check_whole(of.name, given, 0, of.default)
+        elif isinstance(of.default, float):
+            check_number(of.name, given, of.default, endless=True)
+        elif not isinstance(given, type(of.default)):
+            such = f", such as {of.default}" if isinstance(of.default, Rate) else ""
+            raise DeclarationError(f"{of.name} must be a {type(of.default).__name__}{such}, not {repr_text(given)}")
 
-    Each number is a maximum. Sizes are in bytes, times in seconds.
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """The limits of one end of a connection on HTTP/2 itself, which fit every program. Tests set them.
+
+    If HTTP/2 has a setting for a limit, it is announced. Each number is a maximum. Sizes are in bytes, times in
+    seconds.
 
     Attributes:
-        message_size: the size of one received message. A larger one is rejected as soon as its length has been read.
         requests_size: the size of incomplete requests on one connection. Above it, the largest is rejected. At least
             twice the ``message_size`` is used.
-        server_requests_size: the memory for incomplete requests, frames and header blocks on all connections of a
-            server. An eighth of it is reserved for Python's overhead.
         replies_size: the size of replies on one connection that the peer has not read yet. Above it, the largest is
             dropped. It must be at least the size of the largest reply of a list, which is 64 MiB.
-        server_replies_size: the size of such replies on all connections of a server.
         streams: the number of calls open at once on one connection.
         requests: the number of calls on all connections of a server whose requests have not arrived yet. Above it, a
             connection with a hundred of them gets no more calls.
-        connections: the number of connections to one server, as far as the process may open descriptors.
-        peer_connections: the number of connections from one host, or from one /64 network of IPv6. At most three
-            quarters of all connections. It doesn't apply to Unix sockets.
-        handshakes: the number of connections that have not finished their TLS and HTTP/2 handshakes.
-        peer_handshakes: the number of such connections from one host or network.
         handshake_size: the bytes that a peer may send before its handshake is finished.
         stream_window: the bytes that a peer may send on one stream before they are read.
         header_size: the size of one request's metadata.
         frame_size: the size of one DATA frame.
         unsent: the bytes that may wait for a peer that doesn't read. Above it, the connection is aborted.
-        handshake_timeout: the time for the TLS and HTTP/2 handshakes.
-        request_timeout: the time from the start of a call until its request has arrived.
         stall_timeout: a stream is ended if the peer reads none of its data for this time.
         keepalive_interval: the peer is pinged after this time without data from it.
         keepalive_timeout: the time to answer a ping.
@@ -74,24 +77,15 @@ class Limits:
             bytes refund it, so that a connection in use never exceeds it.
     """
 
-    message_size: int = 4 * MIB
     requests_size: int = 32 * MIB
-    server_requests_size: int = 256 * MIB
     replies_size: int = 96 * MIB
-    server_replies_size: int = 256 * MIB
     streams: int = 2048
     requests: int = 2000
-    connections: int = 10_000
-    peer_connections: int = 1000
-    handshakes: int = 1000
-    peer_handshakes: int = 100
     handshake_size: int = 64 * KIB
     stream_window: int = 256 * KIB
     header_size: int = 16 * KIB
     frame_size: int = 16 * KIB
     unsent: int = 4 * MIB
-    handshake_timeout: float = 10.0
-    request_timeout: float = 60.0
     stall_timeout: float = 120.0
     keepalive_interval: float = 60.0
     keepalive_timeout: float = 20.0
@@ -101,19 +95,48 @@ class Limits:
     others: Rate = field(default=Rate(5000, 200))
 
     def __post_init__(self) -> None:
-        for of in fields(self):
-            given = getattr(self, of.name)
-            if isinstance(of.default, int):
-                check_whole(of.name, given, 0, of.default)
-            elif isinstance(of.default, float):
-                check_number(of.name, given, of.default, endless=True)
-            elif not isinstance(given, Rate):
-                raise DeclarationError(f"{of.name} must be a Rate, such as {of.default}, not {repr_text(given)}")
+        _check(self)
 
     @property
     def connection_window(self) -> int:
         """The bytes that a peer may send on the whole connection. An unread stream can't use up the others' share."""
         return min(self.streams * self.stream_window, (1 << 31) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one end of a connection on its peers: ``limits=headway.rpc.Limits(connections=500)``
+
+    Each number is a maximum. Sizes are in bytes, times in seconds.
+
+    Attributes:
+        message_size: the size of one received message. A larger one is rejected as soon as its length has been read.
+        server_requests_size: the memory for incomplete requests, frames and header blocks on all connections of a
+            server. An eighth of it is reserved for Python's overhead.
+        server_replies_size: the size of replies on all connections of a server that their peers have not read yet.
+        connections: the number of connections to one server, as far as the process may open descriptors.
+        peer_connections: the number of connections from one host, or from one /64 network of IPv6. At most three
+            quarters of all connections. It doesn't apply to Unix sockets.
+        handshakes: the number of connections that have not finished their TLS and HTTP/2 handshakes.
+        peer_handshakes: the number of such connections from one host or network.
+        handshake_timeout: the time for the TLS and HTTP/2 handshakes.
+        request_timeout: the time from the start of a call until its request has arrived.
+        wire: the limits on HTTP/2 itself, which only tests and Headway's own channels set.
+    """
+
+    message_size: int = 4 * MIB
+    server_requests_size: int = 256 * MIB
+    server_replies_size: int = 256 * MIB
+    connections: int = 10_000
+    peer_connections: int = 1000
+    handshakes: int = 1000
+    peer_handshakes: int = 100
+    handshake_timeout: float = 10.0
+    request_timeout: float = 60.0
+    wire: WireLimits = field(default=WireLimits())
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 class Allowance:

@@ -18,7 +18,7 @@ from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._channel import NotBegun, Report, ignore_error
 from headway.rpc._limited import Limited, LimitedWaits
-from headway.rpc._limits import MIB, Limits
+from headway.rpc._limits import MIB, Limits, WireLimits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._services import FastCodec
 from headway.rpc._told import told
@@ -31,11 +31,13 @@ Reply = TypeVar("Reply")
 
 CHANNEL_LIMITS = Limits(
     message_size=64 * MIB,
-    streams=100,
-    stream_window=MIB,
-    frame_size=64 << 10,
-    keepalive_interval=30.0,
-    keepalive_timeout=10.0,
+    wire=WireLimits(
+        streams=100,
+        stream_window=MIB,
+        frame_size=64 << 10,
+        keepalive_interval=30.0,
+        keepalive_timeout=10.0,
+    ),
 )
 """The default limits of a channel. Messages may be large because a list of all resources is one message."""
 

@@ -245,7 +245,9 @@ class Pool:
     def _with_room_to(self, endpoints: list[_Endpoint]) -> _Connection | None:
         self._connections = [line for line in self._connections if not line.gone]
         with_room = (
-            line for line in self._connections if line.has_room(self._limits.streams) and line.endpoint in endpoints
+            line
+            for line in self._connections
+            if line.has_room(self._limits.wire.streams) and line.endpoint in endpoints
         )
         return next(with_room, None)
 

@@ -30,7 +30,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from headway.rpc._limits import Budget, Limits
+from headway.rpc._limits import Budget, WireLimits
 from headway.rpc.http2._flow import Signal, WindowQueue
 from headway.rpc.http2._frames import FrameAccount, malformed_response, malformed_trailers
 from headway.rpc.http2._h2 import CountingH2
@@ -84,7 +84,7 @@ class Http2Connection(Connection):
     """A connection's state and its transport. Trio tasks can wait on it."""
 
     def __init__(
-        self, connection: H2Connection, transport: Any, *, config: Any, limits: Limits, budget: Budget | None = None
+        self, connection: H2Connection, transport: Any, *, config: Any, limits: WireLimits, budget: Budget | None = None
     ) -> None:
         super().__init__(connection, transport, config=config)
         self.write_ready = Signal(is_set=True)  # type: ignore[assignment]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from headway.rpc._addresses import TOKEN_HEADER
-from headway.rpc._limits import Allowance, Flooded, Limits, Rate
+from headway.rpc._limits import Allowance, Flooded, Rate, WireLimits
 
 _HEADER = 9
 _PREFACE = 24
@@ -152,7 +152,7 @@ class FrameAccount:
         block: the bytes of the incomplete header block.
     """
 
-    def __init__(self, limits: Limits, now: float, *, client_side: bool) -> None:
+    def __init__(self, limits: WireLimits, now: float, *, client_side: bool) -> None:
         self._resets = Allowance(limits.resets, now)
         self._pings = Allowance(limits.pings, now)
         self._settings = Allowance(limits.settings, now)

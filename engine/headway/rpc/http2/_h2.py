@@ -13,7 +13,7 @@ from h2.settings import SettingCodes, Settings
 from h2.stream import StreamState
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, SettingsFrame, WindowUpdateFrame
 
-from headway.rpc._limits import Limits
+from headway.rpc._limits import WireLimits
 from headway.rpc.http2._frames import LITTLE, FrameAccount
 from headway.rpc.http2._hpack import BoundedDecoder, RepeatingEncoder
 
@@ -96,7 +96,7 @@ class CountingH2(H2Connection):
     decoder: BoundedDecoder
     encoder: RepeatingEncoder
 
-    def __init__(self, config: H2Configuration, limits: Limits, account: FrameAccount) -> None:
+    def __init__(self, config: H2Configuration, limits: WireLimits, account: FrameAccount) -> None:
         super().__init__(config)
         self.account = account
         self.local_settings = _Announced(

@@ -80,7 +80,8 @@ class Http2Protocol(H2Protocol):
             config,
             h2_configuration(client_side=client_side),
         )
-        self._limits = limits
+        self._limits = limits.wire
+        self._handshake_timeout = limits.handshake_timeout
         self._nursery = nursery
         self._turn = turn
         self._notify = notify
@@ -96,7 +97,7 @@ class Http2Protocol(H2Protocol):
         self._before_settings = 0
         self._discarded = 0
         self._alive = trio.CancelScope()
-        self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
+        self._cutter = FrameCutter(limits.wire.frame_size, preface=not client_side)
         # True while a task works through the bytes that have arrived.
         self._behind = False
         # True when the connection is lost. Its transport can do nothing more.
@@ -314,7 +315,7 @@ class Http2Protocol(H2Protocol):
     async def _until_closed(self) -> bool:
         """Wait until the connection is closed and return True, or return False if its peer doesn't respond."""
         limits, connection = self._limits, self.connection
-        with trio.move_on_after(limits.handshake_timeout) as beginning, contextlib.suppress(StreamTerminatedError):
+        with trio.move_on_after(self._handshake_timeout) as beginning, contextlib.suppress(StreamTerminatedError):
             await connection.settings_received.wait()
         if beginning.cancelled_caught:
             return False

@@ -165,7 +165,7 @@ class Calls(AbstractHandler):
             return
         head = request.head
         if head.refused is not None:
-            await _reject(call, stream, head.refused, self._limits.keepalive_timeout)
+            await _reject(call, stream, head.refused, self._limits.wire.keepalive_timeout)
             return
         handler = self._services.handler(head.path)
         error = None

@@ -148,7 +148,7 @@ class Server:
                 protocol,
                 tls,
                 self._certificate(tls),
-                handshake_size=self._limits.handshake_size,
+                handshake_size=self._limits.wire.handshake_size,
                 handshake_timeout=self._limits.handshake_timeout,
                 buffer=self._buffer,
                 lost=functools.partial(self._lost, visitor),
@@ -244,7 +244,7 @@ class Server:
             begun=functools.partial(self._admission.begin_call, visitor),
             ended=functools.partial(self._call_ended, visitor),
             turn=self._turn,
-            replies=Budget(self._limits.replies_size, self._replies),
+            replies=Budget(self._limits.wire.replies_size, self._replies),
             outbox=self._outbox,
             stream_ends=self._stream_ends,
         )
@@ -258,7 +258,7 @@ class Server:
             ended=functools.partial(self._ended, visitor),
             report=self._report,
             notify=self._notify,
-            budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
+            budget=Budget(max(self._limits.wire.requests_size, self._least_budget), self._budget),
             accepts=None if self._services.forwards else self._limits.message_size,
             established=functools.partial(self._admission.establish, visitor),
         )

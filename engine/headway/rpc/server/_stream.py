@@ -46,7 +46,7 @@ _SUBTYPE = _Subtype()
 _DETAILS = StatusDetails()
 _DISPATCH = _DispatchServerEvents()
 # The maximum length of a status's message, in characters. It is sent in a header, where each character takes up to
-# twelve bytes, and in the details, where it takes up to six. The peer limits the size of both (`Limits.header_size`).
+# twelve bytes, and in the details, where it takes up to six. The peer limits the size of both (`header_size`).
 # The message often quotes the client's input.
 _MESSAGE_LIMIT = 900
 # A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
@@ -291,7 +291,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
         ready = self._inbox.connection.write_ready
         if ready.is_set():
             return
-        with trio.move_on_after(self._limits.stall_timeout) as scope:
+        with trio.move_on_after(self._limits.wire.stall_timeout) as scope:
             await ready.wait()
         if scope.cancelled_caught:
             raise _unread()
@@ -299,7 +299,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
     async def send_data(self, data: bytes) -> None:
         """Send data of the response's body. Wait while the client doesn't read."""
         charged = self._charge(len(data))
-        with trio.move_on_after(self._limits.stall_timeout) as scope:
+        with trio.move_on_after(self._limits.wire.stall_timeout) as scope:
             await self._stream.send_data(data)
         if charged:
             self.hold(0)
@@ -315,7 +315,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
             return
         if error is None and not self._cardinality.server_streaming and not self._send_message_done:
             error = GRPCError(Status.UNKNOWN, "Internal Server Error")
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.keepalive_timeout):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.wire.keepalive_timeout):
             if error is None:
                 await self.send_trailing_metadata()
             elif isinstance(error, Limited):

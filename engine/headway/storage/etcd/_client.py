@@ -29,7 +29,17 @@ from headway._gen.etcdserverpb import (
 from headway.api import Code, Interrupted, call_of, code_of
 from headway.errors import HeadwayError, HistoryCompacted, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.protobuf import decode
-from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel, plain_text_host, readable
+from headway.rpc import (
+    Duplex,
+    Limits,
+    Rate,
+    RemoteChannel,
+    WireLimits,
+    client_tls,
+    open_channel,
+    plain_text_host,
+    readable,
+)
 from headway.storage.etcd._address import EtcdAddress
 from headway.storage.etcd.layout import Transaction, TransactionReply
 
@@ -152,12 +162,14 @@ CALL_TIMEOUT = 10.0
 LIMITS = Limits(
     # Enough for a page of a snapshot whose last resources have the largest size that etcd accepts.
     message_size=1 << 30,
-    streams=1000,
-    stream_window=4 << 20,
-    frame_size=64 << 10,
-    keepalive_interval=3.0,
-    keepalive_timeout=3.0,
-    others=Rate(100_000, 50_000),
+    wire=WireLimits(
+        streams=1000,
+        stream_window=4 << 20,
+        frame_size=64 << 10,
+        keepalive_interval=3.0,
+        keepalive_timeout=3.0,
+        others=Rate(100_000, 50_000),
+    ),
 )
 # The number of attempts of a read, and the seconds that are added to the wait after each.
 _READS, _WAIT = 4, 0.1
