@@ -66,7 +66,11 @@ async def serve(store: str, *, controller: bool) -> None:
 
     backend = EtcdBackend(store)
     async with headway.open_engine(
-        backend, app, report=ignore, listen=["127.0.0.1:0"], insecure=True, process=f"engine-{os.getpid()}"
+        backend,
+        app,
+        report=ignore,
+        network=headway.Network(["127.0.0.1:0"], insecure=True),
+        process=f"engine-{os.getpid()}",
     ) as engine:
         await engine.wait_idle()
         print(engine.addresses[0], flush=True)

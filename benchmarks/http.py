@@ -82,7 +82,9 @@ def _bodies(size: int) -> list[bytes]:
 async def _engine() -> AsyncIterator[str]:
     app = headway.App("bench")
     app.type("bench", "v1", "Managed", Note)
-    async with headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", app, network=headway.Network(http="127.0.0.1:0", insecure=True)
+    ) as engine:
         assert engine.http is not None
         yield engine.http
 

@@ -4,7 +4,7 @@ Measured: the processor time per event of `reconcile`, with the journal of 16 Mi
 is recorded with its reasons and its read of the cache. The journal is full after some thousand of them, so that most
 entries also drop an older one.
 
-Against: the same with ``journal_bytes=0``.
+Against: the same with ``JournalOptions(memory=0)``.
 
 The journal is a small part of the whole, and other load on the machine changes the whole by more than that. So both
 sides are measured in processor time, one right after the other, in many pairs. Each side is first as often as the
@@ -23,7 +23,7 @@ from statistics import median
 
 from benchmarks._harness import Row, Scenario
 from benchmarks.reconcile import committed_seconds, reconciled_seconds
-from headway.journal import JOURNAL_BYTES
+from headway.journal import JournalOptions
 
 FEWEST_PAIRS = 12
 """The number of pairs at least. A few would measure the machine."""
@@ -34,11 +34,11 @@ def measure(size: int, rounds: int) -> Row:
 
     def without() -> float:
         gc.collect()
-        return reconciled_seconds(size, journal_bytes=0)
+        return reconciled_seconds(size, JournalOptions(memory=0))
 
     def with_journal() -> float:
         gc.collect()
-        return reconciled_seconds(size, journal_bytes=JOURNAL_BYTES)
+        return reconciled_seconds(size, JournalOptions())
 
     added, against, alike = [], [], []
     for pair in range(max(rounds, FEWEST_PAIRS)):

@@ -34,7 +34,7 @@ import trio
 import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built_many, put
-from headway.journal import JOURNAL_BYTES
+from headway.journal import JournalOptions
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend, Put
 
@@ -63,9 +63,9 @@ def seconds(size: int, writers: int = WRITERS) -> float:
     return trio.run(_reconciled, size, writers) - trio.run(_committed, size, writers)
 
 
-def reconciled_seconds(size: int, *, journal_bytes: int) -> float:
+def reconciled_seconds(size: int, journal: JournalOptions) -> float:
     """Return the seconds of processor time of ``size`` commits and their reconciles."""
-    return trio.run(_reconciled, size, WRITERS, journal_bytes, time.process_time)
+    return trio.run(_reconciled, size, WRITERS, journal, time.process_time)
 
 
 def committed_seconds(size: int) -> float:
@@ -74,7 +74,10 @@ def committed_seconds(size: int) -> float:
 
 
 async def _reconciled(
-    size: int, writers: int, journal_bytes: int = JOURNAL_BYTES, clock: Callable[[], float] = time.perf_counter
+    size: int,
+    writers: int,
+    journal: JournalOptions | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Return the seconds from the first commit until the last reconcile has made its read."""
     app = headway.App("bench")
@@ -100,7 +103,7 @@ async def _reconciled(
 
     puts = _puts(managed, size)
     backend = MemoryBackend()
-    async with headway.open_engine(backend, app, journal_bytes=journal_bytes) as engine:
+    async with headway.open_engine(backend, app, journal=journal) as engine:
         await engine.wait_idle()
         gc.collect()
         begin = clock()

@@ -61,7 +61,9 @@ async def run(kind: str, where: str, name: str, milliseconds: float) -> None:
     if kind == "worker":
         opened = headway.open_workers(where, app, report=ignore, process=name)
     else:
-        opened = headway.open_engine(where, app, report=ignore, process=name, listen=["127.0.0.1:0"], insecure=True)
+        opened = headway.open_engine(
+            where, app, report=ignore, process=name, network=headway.Network(["127.0.0.1:0"], insecure=True)
+        )
     async with opened as engine:
         print("ready" if kind == "worker" else engine.addresses[0], flush=True)
         async for (word,) in lines():

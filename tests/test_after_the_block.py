@@ -80,7 +80,9 @@ async def test_calls_of_a_client_fail_after_the_block_of_its_engine(tmp_path: An
 async def test_calls_of_a_client_fail_after_the_block_of_its_connection() -> None:
     """Both a client that has asked for the server's types and one that has not raise Closed."""
     staff = Staff()
-    async with headway.open_engine("memory:", staff.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", staff.app, network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         async with headway.connect(engine.addresses[0], staff.app) as used:
             await used.list(staff.team)
         async with headway.connect(engine.addresses[0], staff.app) as unused:
@@ -97,7 +99,9 @@ async def test_wait_idle_fails_after_the_block_of_its_engine() -> None:
     async def teams(_: headway.Runtime, __: headway.Request) -> None:
         """Do nothing."""
 
-    async with headway.open_engine("memory:", staff.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", staff.app, network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         async with headway.open_workers(engine.addresses[0], staff.app, process="other") as workers:
             pass
         with trio.fail_after(20), pytest.raises(Closed, match="the block"):

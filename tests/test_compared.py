@@ -41,8 +41,8 @@ reconciled: list[str] = []
 
 @asynccontextmanager
 async def serving(type: ResourceType[Any] = TEAM, **options: Any) -> AsyncIterator[str]:
-    options = {"listen": ["127.0.0.1:0"], **(options or {"insecure": True})}
-    async with headway.open_engine("memory:", program(type), **options) as engine:
+    network = headway.Network(**{"listen": ["127.0.0.1:0"], **(options or {"insecure": True})})
+    async with headway.open_engine("memory:", program(type), network=network) as engine:
         await engine.client.write(type.new("core"))
         yield engine.addresses[0]
 

@@ -64,7 +64,9 @@ async def test_type_is_compared_once_the_caller_gets_rights_to_it(granted: str, 
 
     authorizer, token = Authorizer(access(elsewhere)), first
     async with (
-        headway.open_engine("memory:", program(TEAM), listen=["127.0.0.1:0"], access=authorizer) as engine,
+        headway.open_engine(
+            "memory:", program(TEAM), network=headway.Network(["127.0.0.1:0"], access=authorizer)
+        ) as engine,
         headway.connect(engine.addresses, program(WRONG), token=lambda: token) as client,
     ):
         await client.list(OWNER)

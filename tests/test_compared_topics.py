@@ -37,7 +37,9 @@ async def subscribes(client: headway.Client) -> None:
 
 async def test_client_that_would_misread_events_fails_at_its_first_call() -> None:
     """Whatever it calls. A client that declares the topic alike gets the events."""
-    async with headway.open_engine("memory:", program(RATES), listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", program(RATES), network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         async with headway.connect(engine.addresses, program(OTHER)) as client:
             with pytest.raises(SchemaMismatch) as caught:
                 await client.list(OWNER)
@@ -54,7 +56,9 @@ async def test_workers_that_would_misread_events_end_with_an_error() -> None:
     """Also if they have no types, and no controllers."""
     alone = headway.App("bank")
     alone.topics[OTHER.name] = OTHER
-    async with headway.open_engine("memory:", program(RATES), listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", program(RATES), network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         with trio.fail_after(20), pytest.raises(SchemaMismatch) as caught:
             async with headway.open_workers(engine.addresses, alone, process="web-1"):
                 await trio.sleep_forever()
@@ -80,7 +84,9 @@ async def test_topic_is_compared_once_the_caller_gets_rights_to_it() -> None:
     rates = Rule(verbs=["watch", "read"], type="internal.v1.Topic", partition="", namespace="", name_prefix="rates/")
     authorizer = Authorizer(access(owners))
     async with (
-        headway.open_engine("memory:", program(RATES), listen=["127.0.0.1:0"], access=authorizer) as engine,
+        headway.open_engine(
+            "memory:", program(RATES), network=headway.Network(["127.0.0.1:0"], access=authorizer)
+        ) as engine,
         headway.connect(engine.addresses, program(OTHER), token=text) as client,
     ):
         await client.list(OWNER)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway import testing
 from headway.access import Access, Authorizer
 from headway.errors import DeclarationError
 from headway.events import Reconciled
@@ -113,33 +115,67 @@ async def test_argument_that_is_not_an_app_is_refused(given: object) -> None:
             pass
 
 
+def _served(*listen: Any, **options: Any) -> Any:
+    return headway.open_engine("memory:", network=headway.Network(*listen, **options))
+
+
+def _timed(**durations: Any) -> Any:
+    return headway.open_engine("memory:", timing=headway.Timing(**durations))
+
+
+# Type checkers refuse these calls by themselves.
+_open: Any = headway.open_engine
+_open_for_tests: Any = testing.open_engine
+
+
 @pytest.mark.parametrize(
-    ("says", "given"),
+    ("says", "opened"),
     [
-        ("open_engine expects a store first.* not None", {"store": None}),
-        ("open_engine expects a store first.* not <headway", {"store": headway.App("staff")}),
-        (r"listen='127.0.0.1:0' must be a list of addresses, such as listen=\['127", {"listen": "127.0.0.1:0"}),
-        (r"listen=\[7070\] must be a list", {"listen": [7070], "insecure": True}),
-        ("gc_freeze='no' must be True or False", {"gc_freeze": "no"}),
-        ("check_isolation='yes' must be True or False", {"check_isolation": "yes"}),
-        ("insecure='no' must be True or False", {"insecure": "no"}),
-        ("lease_ttl=0.5 must be from 1 to 3600 seconds", {"lease_ttl": 0.5}),
-        ("lease_ttl=5000 must be from 1 to 3600 seconds", {"lease_ttl": 5000}),
-        ("lag_limit=0 must be a number of seconds above 0", {"lag_limit": 0}),
-        ("access='access.yaml' must be an authorizer", {"access": "access.yaml"}),
-        ("access=<.*Access.*> must be an authorizer", {"access": Access()}),
-        ("and not both", {"listen": ["127.0.0.1:0"], "insecure": True, "access": Authorizer(Access())}),
-        ("tls='x' must be a TLS context", {"tls": "x"}),
-        ("limits=5 must be limits, such as", {"limits": 5}),
-        ("wrap_channel=5 must be a function of a channel, such as", {"wrap_channel": 5}),
-        ("open_engine expects a store first, .* not something that opens 'staff.db'", {"store": _opens_a_text()}),
+        ("open_engine expects a store first.* not None", lambda: _open(None)),
+        ("open_engine expects a store first.* not <headway", lambda: _open(headway.App("staff"))),
+        ("open_engine expects a store first, .* not something that", lambda: _open(_opens_a_text())),
+        (r"listen='127.0.0.1:0' must be a list of addresses, such as listen=\['127", lambda: _served("127.0.0.1:0")),
+        (r"listen=\[7070\] must be a list", lambda: _served([7070], insecure=True)),
+        ("gc_freeze='no' must be True or False", lambda: _open("memory:", gc_freeze="no")),
+        ("check_isolation='yes' must be True or False", lambda: _open_for_tests("memory:", check_isolation="yes")),
+        ("insecure='no' must be True or False", lambda: _served(insecure="no")),
+        ("lease_ttl=0.5 must be from 1 to 3600 seconds", lambda: _timed(lease_ttl=0.5)),
+        ("lease_ttl=5000 must be from 1 to 3600 seconds", lambda: _timed(lease_ttl=5000)),
+        ("lag_limit=0 must be a number of seconds above 0", lambda: _timed(lag_limit=0)),
+        ("access='access.yaml' must be an authorizer", lambda: _served(access="access.yaml")),
+        ("access=<.*Access.*> must be an authorizer", lambda: _served(access=Access())),
+        ("and not both", lambda: _served(["127.0.0.1:0"], insecure=True, access=Authorizer(Access()))),
+        ("tls='x' must be a TLS context", lambda: _served(tls="x")),
+        ("limits=5 must be limits, such as", lambda: _served(limits=5)),
+        (
+            r"network=5 must be a Network, such as network=headway\.Network\(\['",
+            lambda: _open("memory:", network=5),
+        ),
+        (
+            r"timing=5 must be a Timing, such as timing=headway\.Timing\(",
+            lambda: _open("memory:", timing=5),
+        ),
+        (
+            "wrap_channel=5 must be a function of a channel, such as",
+            lambda: _open_for_tests("memory:", wrap_channel=5),
+        ),
     ],
 )
-async def test_invalid_option_of_an_engine_is_refused(says: str, given: dict[str, Any]) -> None:
+async def test_invalid_option_of_an_engine_is_refused(
+    says: str, opened: Callable[[], AbstractAsyncContextManager[headway.Engine]]
+) -> None:
     """The error names the option and shows a valid form."""
     with pytest.raises(DeclarationError, match=says):
-        async with headway.open_engine(**{"store": "memory:", **given}):
+        async with opened():
             pass
+
+
+def test_engine_has_at_most_ten_parameters_and_tests_have_three_more() -> None:
+    of_programs = inspect.signature(headway.open_engine).parameters
+    of_tests = inspect.signature(testing.open_engine).parameters
+    assert len(of_programs) <= 10
+    assert {name: each for name, each in of_tests.items() if name in of_programs} == of_programs
+    assert of_tests.keys() - of_programs.keys() == {"wrap_channel", "peer_links", "check_isolation"}
 
 
 async def test_two_apps_with_one_name_cannot_have_controllers_with_one_name(autojump_clock: MockClock) -> None:

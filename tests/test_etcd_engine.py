@@ -47,7 +47,7 @@ class Engine:
                 self.sharded.add(request.id.name)
 
     async def __aenter__(self) -> Engine:
-        opened = headway.open_engine(self.url, self.app, process=self.name, lease_ttl=2.0)
+        opened = headway.open_engine(self.url, self.app, process=self.name, timing=headway.Timing(lease_ttl=2.0))
         self.engine = await self.stack.enter_async_context(opened)
         return self
 

@@ -94,7 +94,7 @@ async def test_everything_is_free_when_the_program_is_killed_while_its_child_run
                             pass
         staff = Staff()
         async with headway.open_engine(
-            f"sqlite:{path}", staff.app, listen=[grpc, unix], http=http, insecure=True
+            f"sqlite:{path}", staff.app, network=headway.Network([grpc, unix], http=http, insecure=True)
         ) as engine:
             assert (await engine.client.get(staff.team, "core")) is not None
             await engine.client.apply(staff.team.new("new"))

@@ -51,10 +51,12 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: hw.sharded(shard=4), r"sharded\(\): unknown option 'shard'; did you mean 'shards'\?"),
     (lambda: hw.sharded(4), r"sharded\(\): too many positional arguments"),
     (lambda: hw.Backoff(maximun=4), r"Backoff\(\): unknown option 'maximun'; did you mean 'maximum'\?"),
+    (lambda: hw.open_engine("memory:", netwrk=None), r"unknown option 'netwrk'; did you mean 'network'\?"),
     (
-        lambda: hw.open_engine("memory:", lissen=[]),
-        r"unknown option 'lissen'; did you mean 'listen'\?",
+        lambda: hw.Network(lissen=[]),
+        r"^Network\(\): unknown option 'lissen'; did you mean 'listen'\? The form is: network=headway\.Network\(",
     ),
+    (lambda: hw.Timing(leese_ttl=5), r"^Timing\(\): unknown option 'leese_ttl'; did you mean 'lease_ttl'\?"),
     (
         lambda: hw.open_workers("x:1", proces="a"),
         r"unknown option 'proces'; did you mean 'process'\?",

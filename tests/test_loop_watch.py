@@ -133,7 +133,9 @@ async def _blocked(
 
     ``begun`` is set by a function that `wait_idle` does not wait for.
     """
-    async with headway.open_engine("memory:", staff.app, report=staff.events.append, block_limit=limit) as engine:
+    async with headway.open_engine(
+        "memory:", staff.app, report=staff.events.append, timing=headway.Timing(block_limit=limit)
+    ) as engine:
         assert len(_watchdogs()) == 1
         await engine.client.apply(staff.account.new("ada", Account()))
         await engine.client.apply(staff.team.new("core", Team()))
@@ -242,7 +244,9 @@ async def test_block_that_ends_while_its_stack_is_read_is_reported(
         if isinstance(event, events.LoopBlocked) and "worker" in event.task:
             reported.set()
 
-    async with headway.open_engine("memory:", staff.app, report=report, block_limit=0.2) as engine:
+    async with headway.open_engine(
+        "memory:", staff.app, report=report, timing=headway.Timing(block_limit=0.2)
+    ) as engine:
         await engine.client.apply(staff.team.new("core", Team()))
         with trio.fail_after(60):
             await engine.wait_idle()
@@ -284,7 +288,7 @@ async def test_blocking_daemon_is_reported_with_its_resource() -> None:
 
 
 async def test_no_thread_is_started_without_a_limit() -> None:
-    async with headway.open_engine("memory:", Staff().app, block_limit=None):
+    async with headway.open_engine("memory:", Staff().app, timing=headway.Timing(block_limit=None)):
         assert _watchdogs() == []
 
 
@@ -299,8 +303,8 @@ async def test_no_thread_is_started_in_virtual_time(
 @pytest.mark.parametrize("limit", [0, -1, "1", True])
 async def test_invalid_block_limit_is_refused(limit: Any) -> None:
     with pytest.raises(headway.errors.DeclarationError, match="block_limit="):
-        async with headway.open_engine("memory:", Staff().app, block_limit=limit):
+        async with headway.open_engine("memory:", Staff().app, timing=headway.Timing(block_limit=limit)):
             pass
     with pytest.raises(headway.errors.DeclarationError, match="block_limit="):
-        async with headway.open_workers("127.0.0.1:9", Staff().app, block_limit=limit):
+        async with headway.open_workers("127.0.0.1:9", Staff().app, timing=headway.Timing(block_limit=limit)):
             pass

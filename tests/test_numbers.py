@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.errors import HeadwayError
+from headway.journal import JournalOptions
 from headway.rpc import Limits, Rate, WireLimits
 from headway.storage import MemoryBackend
 from headway.testing import (
@@ -91,6 +92,7 @@ DECLARED: dict[str, Place] = {
     "max_bytes": lambda given: MemoryBackend(max_bytes=given),
     "Rate.burst": lambda given: Rate(given, 5),
     "Rate.per_second": lambda given: Rate(5, given),
+    "JournalOptions.memory": lambda given: JournalOptions(memory=given),
     "version": lambda given: stored(TEAM.new("core"), version=given),
     "examples": lambda given: check_converters(_app(), examples=given),
     "let_pass.count": lambda given: ScriptedChannel().let_pass(TEAM, given),
@@ -104,6 +106,9 @@ DECLARED: dict[str, Place] = {
     "Peer.engines": lambda given: simulation.Peer(app=_app(), engines=given),
 }
 """Places that take a number, by the name of the parameter, which the error contains."""
+
+for _name in ("lag_limit", "lease_ttl", "stall_limit", "shutdown_bound", "hard_exit", "block_limit"):
+    DECLARED[f"Timing.{_name}"] = lambda given, name=_name: headway.Timing(**{name: given})  # type: ignore[misc]
 
 LIMITS = [(of, field.name) for of in (Limits, WireLimits) for field in fields(of)]
 
@@ -148,20 +153,10 @@ AWAITED: dict[str, Callable[[headway.Engine, Given], Awaitable[object]]] = {
     "ttl": lambda engine, given: headway.hold_lease(engine.client.leases, "a", holder="b", ttl=given).__aenter__(),
     "connect.timeout": lambda _, given: headway.connect("127.0.0.1:1", _app(), timeout=given).__aenter__(),
     "open_cache.timeout": lambda _, given: _cache(timeout=given).__aenter__(),
-    "open_cache.lag_limit": lambda _, given: _cache(lag_limit=given).__aenter__(),
     "check_backend.seconds": lambda _, given: check_backend(StoreUnderTest(_store), seconds=given),
     "verdicts.seconds": lambda _, given: verdicts(StoreUnderTest(_store), seconds=given),
     "open_workers.timeout": lambda _, given: _workers(timeout=given).__aenter__(),
 }
-
-
-def _option(opened: Callable[..., Any], option: str) -> Callable[[headway.Engine, Given], Awaitable[object]]:
-    return lambda _, given: opened(**{option: given}).__aenter__()
-
-
-for _name in ("lag_limit", "lease_ttl", "stall_limit", "shutdown_bound", "hard_exit", "block_limit", "journal_bytes"):
-    AWAITED[f"open_engine.{_name}"] = _option(lambda **given: headway.open_engine("memory:", _app(), **given), _name)
-    AWAITED[f"open_workers.{_name}"] = _option(_workers, _name)
 
 
 @pytest.mark.parametrize("name", AWAITED)

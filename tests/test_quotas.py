@@ -70,7 +70,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_refused_write_names_the_quota_in_process_and_over_the_network(url: str) -> None:
     """The typed error has the quota, its limit and its use. The write is certainly not stored."""
     app, team = staff()
-    async with headway.open_engine(url, app, listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine:
+    async with headway.open_engine(
+        url, app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=ignore
+    ) as engine:
         await engine.client.write(quota(max_resources=1))
         await engine.client.write(team.new("a", Team()))
         async with headway.connect(engine.addresses[0], app, insecure=True) as remote:
@@ -287,7 +289,7 @@ async def guarded(app: headway.App, *rules: Rule) -> AsyncIterator[tuple[Client,
     """Open an engine. Yield its own client, and that of a caller with these rules."""
     text, token = new_token(["some"])
     access = Authorizer(Access([Policy("some", rules)], [token]))
-    opened = headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access, report=ignore)
+    opened = headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access), report=ignore)
     async with opened as engine, headway.connect(engine.addresses[0], app, insecure=True, token=text) as remote:
         yield engine.client, remote
 

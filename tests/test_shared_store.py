@@ -57,7 +57,9 @@ class Engine:
     @asynccontextmanager
     async def opened(self, store: Backend) -> AsyncIterator[headway.Engine]:
         shared: AbstractAsyncContextManager[Backend] = nullcontext(store)
-        engine = headway.open_engine(shared, self.app, process=self._name, report=self.events.append, lease_ttl=TTL)
+        engine = headway.open_engine(
+            shared, self.app, process=self._name, report=self.events.append, timing=headway.Timing(lease_ttl=TTL)
+        )
         async with engine as self.engine:
             yield self.engine
 

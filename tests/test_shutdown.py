@@ -58,7 +58,8 @@ PROGRAM = """
             await {refusal}()
 
     async def main():
-        async with headway.open_engine("memory:", app, shutdown_bound=0.3, hard_exit=0.6) as engine:
+        timing = headway.Timing(shutdown_bound=0.3, hard_exit=0.6)
+        async with headway.open_engine("memory:", app, timing=timing) as engine:
             await engine.client.apply(THING.new("one", Thing()))
             await began.wait()
         print("ended by itself")
@@ -161,7 +162,9 @@ async def test_c10_without_hard_exit_the_task_is_reported_repeatedly() -> None:
     stubborn = Stubborn()
     report = stubborn.report_to(trio.lowlevel.current_trio_token())
     with trio.fail_after(20):
-        async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
+        async with headway.open_engine(
+            "memory:", stubborn.app, report=report, timing=headway.Timing(shutdown_bound=0.05)
+        ) as engine:
             await engine.client.apply(stubborn.thing.new("one", Thing()))
             await stubborn.began.wait()
     first, second = stubborn.reports
@@ -203,7 +206,9 @@ async def test_c10_report_that_never_returns_does_not_delay_the_end() -> None:
             reported.set()
 
     with trio.fail_after(30):
-        async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
+        async with headway.open_engine(
+            "memory:", stubborn.app, report=report, timing=headway.Timing(shutdown_bound=0.05)
+        ) as engine:
             await engine.client.apply(stubborn.thing.new("one", Thing()))
             await stubborn.began.wait()
     assert not reported.is_set()
@@ -217,7 +222,9 @@ async def test_c10_shutdown_is_watched_after_errors_and_deadlines() -> None:
         report = stubborn.report_to(trio.lowlevel.current_trio_token())
         deadline = trio.CancelScope()
         with pytest.raises(KeyError) if ending == "error" else deadline:
-            async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
+            async with headway.open_engine(
+                "memory:", stubborn.app, report=report, timing=headway.Timing(shutdown_bound=0.05)
+            ) as engine:
                 await engine.client.apply(stubborn.thing.new("one", Thing()))
                 await stubborn.began.wait()
                 if ending == "error":
@@ -232,7 +239,7 @@ async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     stubborn.released.set()
     reports: list[object] = []
     async with headway.open_engine(
-        "memory:", stubborn.app, report=reports.append, shutdown_bound=5, hard_exit=20
+        "memory:", stubborn.app, report=reports.append, timing=headway.Timing(shutdown_bound=5, hard_exit=20)
     ) as engine:
         await engine.client.apply(stubborn.thing.new("one", Thing()))
         await stubborn.began.wait()
@@ -253,7 +260,7 @@ async def test_shutdown_goes_on_if_no_thread_can_watch_it(
         real(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    async with headway.open_engine("memory:", headway.App("test"), hard_exit=60) as engine:
+    async with headway.open_engine("memory:", headway.App("test"), timing=headway.Timing(hard_exit=60)) as engine:
         await engine.wait_idle()
     assert refused
     assert "nothing ends this process if its shutdown hangs: can't start new thread" in capfd.readouterr().err
@@ -262,7 +269,7 @@ async def test_shutdown_goes_on_if_no_thread_can_watch_it(
 async def test_hard_exit_works_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that ends in time ends without an error."""
     monkeypatch.setattr("sys.stderr", None)
-    async with headway.open_engine("memory:", report=headway.events.ignore, hard_exit=20):
+    async with headway.open_engine("memory:", report=headway.events.ignore, timing=headway.Timing(hard_exit=20)):
         pass
 
 
@@ -271,7 +278,7 @@ async def test_hard_exit_works_without_standard_error(monkeypatch: pytest.Monkey
 async def test_invalid_bound_is_refused(name: str, given: object) -> None:
     """The error names the option and its value."""
     with pytest.raises(DeclarationError, match=f"{name}=.* must be a number of seconds above 0"):
-        async with headway.open_engine("memory:", **{name: given}):  # type: ignore[arg-type]  # that is the point
+        async with headway.open_engine("memory:", timing=headway.Timing(**{name: given})):  # type: ignore[arg-type]  # that is the point
             pass
 
 

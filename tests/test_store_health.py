@@ -83,7 +83,9 @@ async def watched(store: Any, service: str = "headway.resource.v1.ResourceServic
     reports: list[object] = []
     with trio.fail_after(40):
         async with (
-            headway.open_engine(store, app, listen=["127.0.0.1:0"], insecure=True, report=reports.append) as engine,
+            headway.open_engine(
+                store, app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=reports.append
+            ) as engine,
             open_pages("127.0.0.1:0", engine.status, store=lambda: engine.store_problem) as address,
             httpx.AsyncClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
             open_channel(engine.addresses, decoders=DECODERS) as channel,
@@ -316,7 +318,7 @@ async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> No
         async with (
             open_channel(where, decoders=DECODERS) as channel,
             trio.open_nursery() as nursery,
-            headway.open_engine("memory:", app, listen=[where], insecure=True),
+            headway.open_engine("memory:", app, network=headway.Network([where], insecure=True)),
         ):
             await nursery.start(follow, channel)
     assert statuses == [SERVING, NOT_SERVING, Status.UNAVAILABLE]

@@ -78,7 +78,9 @@ def types_of(placed: headway.App) -> headway.App:
 async def served() -> AsyncIterator[tuple[headway.Engine, Any, Any]]:
     """Run an engine that serves the types without their controllers. Yield it with the types."""
     placed, job, copy = app_of("")
-    async with headway.open_engine("memory:", types_of(placed), listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", types_of(placed), network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         yield engine, job, copy
 
 
@@ -133,7 +135,9 @@ async def test_process_has_the_rights_of_its_token() -> None:
     unable, unable_token = new_token(["resources"])
     policies = [Policy("resources", resources), Policy("leases", [leases])]
     access = Authorizer(Access(policies, TokenSet([able_token, unable_token])))
-    async with headway.open_engine("memory:", types_of(placed), listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine(
+        "memory:", types_of(placed), network=headway.Network(["127.0.0.1:0"], access=access)
+    ) as engine:
         await engine.client.apply(job.new("a", Job(text="1")))
         refused = trio.Event()
 

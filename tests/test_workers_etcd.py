@@ -89,7 +89,7 @@ def server(etcd_url: str, name: str) -> Any:
     for type in PLACED.registry:
         if type.name not in app.registry:
             app.registry.register(type)
-    return headway.open_engine(etcd_url, app, listen=["127.0.0.1:0"], insecure=True, process=name)
+    return headway.open_engine(etcd_url, app, network=headway.Network(["127.0.0.1:0"], insecure=True), process=name)
 
 
 async def write_all(engine: headway.Engine, text: str) -> None:

@@ -169,7 +169,9 @@ async def test_workers_end_with_one_error_for_any_number_of_controllers(
 async def test_group_of_the_block_leaves_workers_unchanged() -> None:
     """Only errors of the workers' own tasks are reduced to one."""
     mine = ExceptionGroup("mine", [NotHeadway("one"), NotHeadway("two")])
-    async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine:
+    async with headway.open_engine(
+        "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True), report=ignore
+    ) as engine:
         with pytest.raises(ExceptionGroup) as caught:
             async with headway.open_workers(engine.addresses, types(), process="web-1", report=ignore):
                 raise mine
@@ -210,12 +212,14 @@ async def test_tls_on_one_side_only_is_named_in_the_error(tmp_path: Path) -> Non
     made = certificates(tmp_path)
     with trio.fail_after(PATIENCE):
         async with (
-            headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as plain,
+            headway.open_engine("memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)) as plain,
             headway.connect(plain.addresses, app(), tls=made.client) as client,
         ):
             await _refused(client.get(NOTE, "one"), plain.addresses[0], "it does not speak TLS: leave tls out")
         async with (
-            headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, tls=made.server) as secure,
+            headway.open_engine(
+                "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True, tls=made.server)
+            ) as secure,
             headway.connect(secure.addresses, app()) as client,
         ):
             await _refused(client.get(NOTE, "one"), secure.addresses[0], "it expects TLS: give tls=")
@@ -253,7 +257,7 @@ async def test_server_that_may_be_starting_is_retried(answer: bytes | None) -> N
                 await delayed.wait()
                 starting.scope.cancel()
                 await starting.ended.wait()
-                async with headway.open_engine("memory:", types(), listen=[where], insecure=True):
+                async with headway.open_engine("memory:", types(), network=headway.Network([where], insecure=True)):
                     await taken.wait()
                     await workers.wait_idle()
                     assert [each.restarts for each in workers.status()] == [0]
@@ -289,7 +293,7 @@ async def test_wrong_server_among_engines_is_skipped() -> None:
     with trio.fail_after(PATIENCE):
         async with (
             echoing() as wrong,
-            headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as engine,
+            headway.open_engine("memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine,
             headway.connect([wrong, *engine.addresses], app()) as client,
         ):
             await client.write(NOTE.new("one"))
@@ -308,7 +312,9 @@ async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
 
     async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
         with scope:
-            async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as it:
+            async with headway.open_engine(
+                "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)
+            ) as it:
                 task_status.started(it.addresses[0])
                 await trio.sleep_forever()
         stopped.set()
@@ -322,7 +328,9 @@ async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
             instead = _Starting(page, where)
             async with (
                 headway.connect(where, types()) as client,
-                headway.open_workers(where, app(), process="web-1", lease_ttl=1.0, report=report),
+                headway.open_workers(
+                    where, app(), process="web-1", timing=headway.Timing(lease_ttl=1.0), report=report
+                ),
             ):
                 assert await client.get(NOTE, "one") is None
                 await taken.wait()
@@ -347,7 +355,9 @@ async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine
 
     async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
         with scope:
-            async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as it:
+            async with headway.open_engine(
+                "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)
+            ) as it:
                 task_status.started(it.addresses[0])
                 await trio.sleep_forever()
         stopped.set()

@@ -23,7 +23,9 @@ async def serve(count: int) -> None:
     backend = MemoryBackend()
     await fill(backend, note_type, built_many(note_type, count))
     listen = ["127.0.0.1:0"]
-    async with headway.open_engine(backend, app, listen=listen, insecure=True, report=ignore, gc_freeze=True) as engine:
+    async with headway.open_engine(
+        backend, app, network=headway.Network(listen, insecure=True), report=ignore, gc_freeze=True
+    ) as engine:
         print(engine.addresses[0], flush=True)
         await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
 

@@ -64,6 +64,8 @@ from headway.controller import WriteLimit as WriteLimit
 from headway.controller import graph as graph
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
+from headway.engine import Network as Network
+from headway.engine import Timing as Timing
 from headway.engine import connect as connect
 from headway.engine import open_cache as open_cache
 from headway.engine import open_engine as open_engine

@@ -230,7 +230,7 @@ class NotWatched(CallerError, LookupError):
 
 
 class IsolationBroken(CallerError):
-    """A function mutated an argument that it may only read. Detected only with ``check_isolation=True``."""
+    """A function mutated an argument that it may only read. Detected only in tests (`headway.testing`)."""
 
 
 class NotDeclared(CallerError, LookupError):

@@ -56,7 +56,7 @@ class Server:
     async def client(self, token: str) -> AsyncIterator[headway.Client]:
         async with (
             headway.open_engine(
-                "memory:", app, listen=["127.0.0.1:0"], access=self.access, report=self.report
+                "memory:", app, network=headway.Network(["127.0.0.1:0"], access=self.access), report=self.report
             ) as engine,
             headway.connect(engine.addresses, app, token=token) as client,
         ):

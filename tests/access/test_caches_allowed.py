@@ -54,7 +54,9 @@ class Guarded:
 async def guarded(*, anonymous: bool = False) -> AsyncIterator[Guarded]:
     it = Guarded(anonymous=anonymous)
     with trio.fail_after(PATIENCE):
-        async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=it.access) as engine:
+        async with headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], access=it.access)
+        ) as engine:
             for type in (TEAM, REGION, SITE):
                 await engine.client.create(type.new("a", Team()))
             it.where = engine.addresses[0]

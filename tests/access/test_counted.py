@@ -56,7 +56,9 @@ async def test_every_method_behind_a_guard_has_a_category_or_is_never_limited(mo
 
     monkeypatch.setattr(Guarded, "_guarded", noted)
     access = headway.access.Authorizer(headway.access.Access())
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], http="127.0.0.1:0", access=access):
+    async with headway.open_engine(
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], http="127.0.0.1:0", access=access)
+    ):
         await trio.lowlevel.checkpoint()
     listed = {f"/{service}/{method}" for service, methods in CATEGORIES_OF.items() for method in methods}
     assert seen == listed

@@ -58,7 +58,7 @@ async def answer(text: str, *policies: Policy) -> types_pb.ListResponse:
     access = Authorizer(Access([*policies, *([] if any(p.name == "some" for p in policies) else [some()])], [token]))
     text = given if text == "some" else text
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
         rpc.open_channel(engine.addresses) as channel,
     ):
         metadata = {"x-consul-token": text} if text else None
@@ -142,7 +142,7 @@ async def test_invalid_token_sees_nothing() -> None:
 async def test_every_type_is_described_without_access_rules() -> None:
     """Such an engine is declared insecure."""
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine,
+        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine,
         rpc.open_channel(engine.addresses) as channel,
     ):
         reply = await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse)
@@ -164,7 +164,7 @@ async def test_types_are_described_once_for_all_callers_with_the_same_rights(mon
     texts, tokens = zip(*(new_token([name]) for name in ("teams", "teams", "vaults")), strict=True)
     async with (
         headway.open_engine(
-            "memory:", app, listen=["127.0.0.1:0"], access=Authorizer(Access(policies, tokens))
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], access=Authorizer(Access(policies, tokens)))
         ) as engine,
         rpc.open_channel(engine.addresses) as channel,
     ):

@@ -189,7 +189,7 @@ async def test_engine_with_access_rules_guards_its_leases() -> None:
     text, token = new_token(["workers"])
     access = Authorizer(Access([Policy("workers", [rule("view", "edit", prefix="members/")])], [token]))
     app = headway.App("staff")
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine:
         async with (
             headway.connect(engine.addresses, app, token=text) as worker,
             headway.hold_lease(worker.leases, "members/staff/ada", holder="ada") as lease,
@@ -207,7 +207,9 @@ async def test_engine_that_ends_does_not_wait_for_lease_waiters() -> None:
     app = headway.App("staff")
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+            async with headway.open_engine(
+                "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)
+            ) as engine:
                 await engine.client.leases.acquire(NAME, "grace", 600)
                 answered = trio.Event()
 

@@ -81,7 +81,7 @@ class Server:
         """Connect with the first token, or with another one. The first call asks for the types of the server."""
         async with (
             headway.open_engine(
-                "memory:", app, listen=[where], access=self.authorizer, report=self.report
+                "memory:", app, network=headway.Network([where], access=self.authorizer), report=self.report
             ) as self.engine,
             headway.connect(self.engine.addresses, app, token=token or self.text) as client,
         ):

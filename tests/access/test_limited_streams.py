@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from typing_extensions import override
 
 import headway
-from headway import field
+from headway import field, testing
 from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
 from headway.api import of_call
 from headway.client import Client
@@ -78,7 +78,7 @@ async def test_n7_cache_of_a_controller_waits_before_it_opens_a_refused_stream_a
         if isinstance(event, StreamEnded):
             ended.append(event.why)
 
-    async with headway.open_engine("memory:", app, wrap_channel=through, report=report) as engine:
+    async with testing.open_engine("memory:", app, wrap_channel=through, report=report) as engine:
         await engine.wait_idle()
     channels[0].check_waits()
     assert ended[:2] == ["RESOURCE_EXHAUSTED: too many calls"] * 2
@@ -147,12 +147,17 @@ async def test_n7_worker_under_strict_limits_keeps_its_lease_and_does_its_work(
             limited.add(event.category)
 
     async with headway.open_engine(
-        "memory:", server, listen=[f"unix:{tmp_path}/socket"], access=access, report=report
+        "memory:", server, network=headway.Network([f"unix:{tmp_path}/socket"], access=access), report=report
     ) as engine:
         for number in range(3):
             await engine.client.write(type.new(f"team-{number}"))
         async with headway.open_workers(
-            engine.addresses, app, process="web-1", token=text, report=events.append, lease_ttl=3.0
+            engine.addresses,
+            app,
+            process="web-1",
+            token=text,
+            report=events.append,
+            timing=headway.Timing(lease_ttl=3.0),
         ):
             with trio.fail_after(600):
                 await done.wait()

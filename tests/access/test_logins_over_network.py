@@ -71,10 +71,10 @@ async def site(authorizer: Authorizer, *apps: headway.App) -> AsyncIterator[Site
         for each in sites:
             each.tell()
 
-    served = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "access": authorizer, "report": report}
+    network = headway.Network(["127.0.0.1:0"], http="127.0.0.1:0", access=authorizer)
     with trio.fail_after(30):
         async with (
-            headway.open_engine("memory:", *(apps or (app,)), **served) as engine,  # type: ignore[arg-type]  # of the right types
+            headway.open_engine("memory:", *(apps or (app,)), network=network, report=report) as engine,
             httpx.AsyncClient(base_url=f"http://{engine.http}", timeout=30, verify=NO_CERTIFICATES) as http,
         ):
             sites.append(Site(engine, events, metrics, http))

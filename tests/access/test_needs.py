@@ -53,7 +53,7 @@ async def office(*rules: Rule) -> AsyncIterator[tuple[headway.Engine, headway.Cl
     text, token = new_token(["some"])
     access = Authorizer(Access([Policy("some", rules)], [token]))
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
         headway.connect(engine.addresses, app, token=text) as client,
     ):
         yield engine, client
@@ -143,7 +143,7 @@ async def test_cache_loses_what_was_hidden_while_it_was_cut_off(tmp_path: Path) 
     cut, ended = trio.Event(), trio.Event()
 
     async def serve_until_cut(task_status: trio.TaskStatus[headway.Engine]) -> None:
-        async with headway.open_engine(store, app, listen=["127.0.0.1:0"], access=access) as engine:
+        async with headway.open_engine(store, app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine:
             await engine.client.write(DESK.new("mine", Desk(room="a1")))
             task_status.started(engine)
             await cut.wait()
@@ -157,7 +157,7 @@ async def test_cache_loses_what_was_hidden_while_it_was_cut_off(tmp_path: Path) 
             await ended.wait()
             async with headway.open_engine(store, app) as alone:
                 moved = await alone.client.apply(DESK.new("mine", Desk(room="b1")))
-            async with headway.open_engine(store, app, listen=engine.addresses, access=access):
+            async with headway.open_engine(store, app, network=headway.Network(engine.addresses, access=access)):
                 with trio.fail_after(PATIENCE):
                     await cache.wait_for(moved)
                 assert cache.list(DESK) == []
@@ -294,7 +294,9 @@ async def test_needs_hook_that_fails_refuses_the_caller_and_is_named(answer: Any
     access = Authorizer(Access([Policy("some", [ALL_OF_DESKS])], [token]))
     heard: list[Any] = []
     async with (
-        headway.open_engine("memory:", other, listen=["127.0.0.1:0"], access=access, report=heard.append) as engine,
+        headway.open_engine(
+            "memory:", other, network=headway.Network(["127.0.0.1:0"], access=access), report=heard.append
+        ) as engine,
         headway.connect(engine.addresses, other, token=text) as client,
     ):
         await engine.client.write(desk.new("one"))

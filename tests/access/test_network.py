@@ -38,7 +38,7 @@ async def test_engine_that_listens_must_have_exactly_one_access_setting() -> Non
     """A forgotten setting must not leave the engine open."""
     for given in ({}, {"insecure": True, "access": Authorizer(Access())}):
         with pytest.raises(headway.errors.DeclarationError, match=r"access=.* or insecure=True"):
-            async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], **given):  # type: ignore[arg-type]  # both are named
+            async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], **given)):  # type: ignore[arg-type]  # both are named
                 pytest.fail("the engine listens")
 
 
@@ -50,7 +50,7 @@ async def test_token_permits_its_policies() -> None:
     rule = Rule(verbs=["view"], type="staff.v1.Team", partition="*", namespace="*")
     text, token = new_token(["readers"])
     access = Authorizer(Access([Policy("readers", [rule])], TokenSet([token])))
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine:
         await engine.client.apply(TEAM.new("core"))
         async with headway.connect(engine.addresses, app, token=text) as reader:
             assert [team.name for team in await reader.list(TEAM)] == ["core"]
@@ -76,7 +76,7 @@ async def test_rights_are_checked_before_a_large_request_is_decoded(method: str)
     tokens = {name: new_token([name]) for name in ("writer", "other")}
     policies = [Policy("writer", [rule]), Policy("other", [other])]
     access = Authorizer(Access(policies, TokenSet(token for _, token in tokens.values())))
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine:
         [address] = engine.addresses
         for name, wanted in (("writer", Status.INVALID_ARGUMENT), ("other", Status.PERMISSION_DENIED)):
             async with rpc.open_channel(address) as channel:

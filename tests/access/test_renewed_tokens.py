@@ -107,7 +107,9 @@ async def test_worker_goes_on_when_its_login_is_renewed(tmp_path: Path) -> None:
             resumed.set()
 
     with trio.fail_after(30):
-        async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=accepting) as engine:
+        async with headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], access=accepting)
+        ) as engine:
             await engine.client.apply(TEAM.new("core"))
             workers = headway.open_workers(
                 engine.addresses, counting, process="web-1", token=token_file(path), report=report
@@ -129,7 +131,7 @@ async def test_subscription_goes_on_when_its_token_is_renewed(tmp_path: Path) ->
     write(tmp_path / "token", first)
     with trio.fail_after(30):
         async with (
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=accepting) as engine,
+            headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=accepting)) as engine,
             headway.connect(engine.addresses, app, token=token_file(tmp_path / "token")) as client,
             client.subscribe([TEAM]) as batches,
         ):
@@ -167,7 +169,9 @@ async def test_cache_goes_on_when_its_token_is_renewed(tmp_path: Path) -> None:
             await trio.sleep_forever()
 
     with trio.fail_after(30):
-        async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=accepting) as engine:
+        async with headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], access=accepting)
+        ) as engine:
             with pytest.raises(PermissionDenied, match=REFUSED):
                 await follow(engine)
     assert went_on.is_set()
@@ -180,7 +184,9 @@ async def test_function_is_asked_for_each_call() -> None:
     def token() -> str:
         return texts[0]
 
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=Authorizer(access())) as engine:
+    async with headway.open_engine(
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], access=Authorizer(access()))
+    ) as engine:
         async with headway.connect(engine.addresses, app, token=token) as client:
             await client.apply(TEAM.new("core"))
             del texts[0]

@@ -37,7 +37,7 @@ async def watched(access: Authorizer, text: str) -> AsyncIterator[tuple[headway.
     """Open a watch that has sent its snapshot and is idle."""
     with trio.fail_after(20):
         async with (
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
             rpc.open_channel(engine.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,
         ):
             await engine.wait_idle()

@@ -67,7 +67,7 @@ async def guarded(*rules: Rule) -> AsyncIterator[tuple[headway.Engine, headway.C
 
     with trio.fail_after(30):
         async with (
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
             headway.connect(engine.addresses, app, token=text) as client,
         ):
             await engine.wait_idle()
@@ -157,7 +157,7 @@ async def test_q5_changed_policy_ends_a_subscription_with_aborted(revoked: bool,
     """As in Consul, that means: reset your state and subscribe again. A token that is gone has its own status."""
     token_text, token = new_token(["readers"])
     access = Authorizer(Access([policy(rule("view"))], [token]))
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine:
         with trio.fail_after(30):
             error = await raw_end(
                 engine,
@@ -220,7 +220,7 @@ async def test_open_subscriptions_of_a_caller_are_bounded(monkeypatch: pytest.Mo
     )
     with trio.fail_after(30):
         async with (
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
             rpc.open_channel(engine.addresses, decoders={SUBSCRIBE: SubscribeDecoder}) as channel,
         ):
 

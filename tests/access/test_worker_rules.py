@@ -68,7 +68,9 @@ async def test_reported_rules_are_all_that_a_worker_lacks() -> None:
     text, token = new_token(["workers"])
     rules = [rule("*", partition="default", namespace="default")]
     access = Authorizer(Access([Policy("workers", rules)], [token]))
-    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine(
+        "memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)
+    ) as engine:
         await engine.client.apply(TEAM.new("core", Team()))
         while (missing := await missing_rule(engine, text)) is not None:
             assert missing not in rules
@@ -100,7 +102,9 @@ async def test_worker_without_read_permission_waits_and_names_the_rule() -> None
         elif isinstance(event, headway.events.Reconciled):
             done.set()
 
-    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine(
+        "memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)
+    ) as engine:
         await engine.client.apply(TEAM.new("core", Team(note="seen")))
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text, report=report) as workers:
             with trio.fail_after(20):
@@ -138,7 +142,7 @@ async def test_standby_without_read_permission_is_not_ready() -> None:
 
     with trio.fail_after(20):
         async with (
-            headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_engine("memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
             headway.open_workers(engine.addresses, app, process="web-1", token=able) as leader,
         ):
             await leader.wait_idle()
@@ -174,7 +178,7 @@ async def test_sharded_worker_without_permission_to_read_leases_waits_and_names_
 
     with trio.fail_after(20):
         async with (
-            headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_engine("memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
             headway.open_workers(engine.addresses, sharded, process="web-1", token=text, report=report),
         ):
             await resting.wait()
@@ -193,7 +197,7 @@ async def test_errors_name_no_type_without_a_rule_for_the_caller() -> None:
         Access([Policy("others", [rule("*", partition="*", namespace="*", type="staff.v1.Other")])], [token])
     )
     async with (
-        headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine("memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
         headway.connect(engine.addresses, server, token=text) as other,
         headway.connect(engine.addresses, server) as nobody,
     ):
@@ -220,7 +224,9 @@ async def test_worker_with_a_narrow_rule_for_reading_knows_the_position_of_the_s
     narrow = Rule(verbs=["read"], type="staff.v1.Team", partition="default", namespace="default", name_prefix="core")
     rules = [rule("watch", "write", partition="*", namespace="*"), narrow, lease]
     access = Authorizer(Access([Policy("workers", rules)], [token]))
-    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine(
+        "memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)
+    ) as engine:
         await engine.client.apply(TEAM.new("core", Team()))
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
             with trio.fail_after(20):

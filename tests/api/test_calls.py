@@ -162,7 +162,9 @@ async def test_error_of_a_programs_own_call_passes_through_a_stream() -> None:
 async def test_cache_ends_with_an_error_of_its_own_program(compared: bool) -> None:
     """No stream has ended with it: it was raised before the call, and would be raised again for ever."""
     tokens = ["hw_1", "hw_1\nx"]
-    async with headway.open_engine("memory:", program(), listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", program(), network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         with trio.fail_after(20), pytest.raises(InvalidArgument, match="invalid token"):
             async with (
                 open_channel(engine.addresses[0], decoders={WATCH_LIST: WatchDecoder}, insecure=True) as channel,

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events, indexes
+from headway import events, indexes, testing
 from headway.cache import Index
 from headway.resource import Resource
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team
@@ -128,7 +128,7 @@ NAMED = {
 
 
 async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -> None:
-    async with headway.open_engine("memory:", app, report=heard.append, check_isolation=check_isolation) as engine:
+    async with testing.open_engine("memory:", app, report=heard.append, check_isolation=check_isolation) as engine:
         team = TEAM.new("core", Team(members=["ada"]), metadata={"colour": "red"})
         await engine.client.write_status(await engine.client.write(team), "ready", [headway.Condition("Ready")])
         with trio.move_on_after(5):

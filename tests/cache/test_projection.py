@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events, field, indexes
+from headway import events, field, indexes, testing
 from headway.cache import Applied, Cache, Informer, Projected, Projection, Subscription, projection
 from headway.client import Client
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, PayloadError
@@ -309,7 +309,7 @@ async def test_controllers_with_the_same_projection_share_one_stream_and_one_cop
     """Controllers of the whole type share another stream and copy."""
     sizes = SizesApp("one", "two", "whole", "whole2")
     channel = ScriptedChannel()
-    async with headway.open_engine("memory:", sizes.app, report=events.ignore, wrap_channel=channel.over) as engine:
+    async with testing.open_engine("memory:", sizes.app, report=events.ignore, wrap_channel=channel.over) as engine:
         await engine.client.write(TEAM.new("ada", Team(members=["x"])))
         await engine.wait_idle()
         # The streams that look for deletions in the history are not counted, because they resume.

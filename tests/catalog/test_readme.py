@@ -44,7 +44,9 @@ async def test_examples_of_the_readme_fit_together(tmp_path: Path) -> None:
     (tmp_path / "registrar.yaml").write_text(registered)
     [checked] = definitions.load(tmp_path / "registrar.yaml")
     with trio.fail_after(30):
-        async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+        async with headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)
+        ) as engine:
             client = engine.client
             for each in manifest.load(written, registry()):
                 await client.apply(each)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from tests.cli.served import apps
 from tests.cli.terminal import Terminal, take_over
 
@@ -35,7 +35,7 @@ Started = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
     """Return the address of a server of both apps, which runs in the test's loop."""
-    async with open_engine("memory:", *apps, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine("memory:", *apps, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         yield engine.addresses[0]
 
 

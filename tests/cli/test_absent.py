@@ -30,7 +30,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def serving(store: str = "memory:") -> AsyncIterator[headway.Engine]:
     """Run an engine that has the types and no controllers."""
-    async with headway.open_engine(store, types_only(), listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine(
+        store, types_only(), network=headway.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         yield engine
 
 

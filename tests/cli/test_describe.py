@@ -43,7 +43,9 @@ async def test_description_lists_what_it_owns_and_its_events(terminal: Terminal)
             rt.event(team, "Staffed", "two accounts", warning=True)
 
     parts.reconcile = reconcile
-    async with headway_package.open_engine("memory:", parts.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway_package.open_engine(
+        "memory:", parts.app, network=headway_package.Network(["127.0.0.1:0"], insecure=True)
+    ) as engine:
         core = await engine.client.apply(parts.team.new("core", Team()))
         await eventually(lambda: engine.client.get(EVENT, event_id(core.id)))
         for number in range(OWNED + 2):

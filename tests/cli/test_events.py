@@ -41,7 +41,10 @@ def program() -> headway_package.App:
 async def server() -> AsyncIterator[str]:
     """Return the address of a server that runs the program."""
     opened = headway_package.open_engine(
-        "memory:", program(), listen=["127.0.0.1:0"], insecure=True, report=headway_package.events.ignore
+        "memory:",
+        program(),
+        network=headway_package.Network(["127.0.0.1:0"], insecure=True),
+        report=headway_package.events.ignore,
     )
     async with opened as engine:
         yield engine.addresses[0]

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from tests.cli.conftest import CORE, Started, interrupt
 from tests.cli.served import app
 from tests.cli.terminal import Terminal
@@ -57,7 +57,7 @@ async def test_watch_prints_json_lines_or_yaml_documents(headway: Terminal, outp
 
 async def test_watch_and_wait_end_with_5_when_the_server_ends(terminal: Terminal) -> None:
     """They don't continue as if they were up to date."""
-    async with open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine("memory:", app, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         server = engine.addresses[0]
         await terminal("apply", "-f", "-", stdin="type: Site\nname: north\n", server=server)
         watching = terminal.start("watch", "site", server=server)

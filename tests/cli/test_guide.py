@@ -154,7 +154,9 @@ async def check(guide: str, command: str, terminal: Terminal, engine: headway.En
 
 
 def opened(program: headway.App) -> Any:
-    return headway.open_engine("memory:", program, listen=["127.0.0.1:0"], insecure=True, report=events.ignore)
+    return headway.open_engine(
+        "memory:", program, network=headway.Network(["127.0.0.1:0"], insecure=True), report=events.ignore
+    )
 
 
 @pytest.mark.wide

@@ -23,7 +23,10 @@ async def serving(*names: str) -> AsyncIterator[str]:
     for name in names:
         assert (await LeaseClient(InProcessChannel(services)).acquire(name, "web-7", 600)).acquired
     opened = headway_package.open_engine(
-        backend, app, listen=["127.0.0.1:0"], insecure=True, report=headway_package.events.ignore
+        backend,
+        app,
+        network=headway_package.Network(["127.0.0.1:0"], insecure=True),
+        report=headway_package.events.ignore,
     )
     async with opened as engine:
         yield engine.addresses[0]

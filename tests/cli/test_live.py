@@ -25,7 +25,7 @@ from headway.cli._top_screen import screen
 from headway.cli._top_shown import Shown, cells
 from headway.cli._waiting import wait_for
 from headway.client import Client
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from headway.errors import InvalidArgument, Unavailable
 from headway.observe import ControllerState, Metrics, Sample, open_pages, states_in
 from headway.storage import Progress, SqliteBackend
@@ -120,7 +120,7 @@ async def test_apply_refuses_options_that_contradict_each_other(
 async def test_wait_for_several_ends_with_one_sentence_when_the_server_ends(terminal: Terminal) -> None:
     """All of its watches fail at once."""
     waiting = None
-    async with open_engine("memory:", *apps, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine("memory:", *apps, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         empty = "---\n".join(f"type: staff.v1.Team\nname: t{number}\ndata: {{}}\n" for number in range(5))
         waiting = terminal.start("apply", "-f", "-", "--wait", "Staffed", stdin=empty, server=engine.addresses[0])
         for _ in range(5):

@@ -9,7 +9,7 @@ import pytest
 
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.client import SnapshotEnd, Upserted
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from headway.resource import FINALIZERS, Changes
 from headway.service import _migrate
 from headway.storage import (
@@ -159,7 +159,7 @@ async def test_server_migrates_its_sqlite_store_while_it_serves(
         await old.write_status(an_id("e", V1, uid=uid), a_status())
         await old.delete(an_id("e", V1))
         before = (await old.read(an_id("e", V1))).resource
-    async with open_engine("sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine("sqlite:staff.db", versioned.app, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         async with engine.client.watch(V1) as events:
             while not isinstance(await anext(events), SnapshotEnd):
                 pass
@@ -188,7 +188,7 @@ async def test_server_migrates_its_sqlite_store_while_it_serves(
 
 async def test_server_names_the_resources_that_it_could_not_rewrite(terminal: Terminal) -> None:
     await filled(failing=True)
-    async with open_engine("sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine("sqlite:staff.db", versioned.app, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         done = await terminal("store", "migrate", server=engine.addresses[0])
     assert done.returncode == 7
     assert done.stdout.startswith("tests.v1.Team default/default/b was not rewritten: up= of tests.v1.Team")
@@ -228,7 +228,7 @@ async def test_server_migrates_only_resources_that_the_caller_may_read_and_write
     )
     heard: list[object] = []
     async with open_engine(
-        "sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], access=access, report=heard.append
+        "sqlite:staff.db", versioned.app, network=Network(["127.0.0.1:0"], access=access), report=heard.append
     ) as engine:
         (where,) = engine.addresses
         none = await terminal("--token", made["no-list"][0], "store", "migrate", server=where)

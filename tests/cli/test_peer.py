@@ -10,7 +10,7 @@ import trustme
 
 from headway import events, rpc
 from headway.client import until
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from headway.peering import PEERING, generate_token, read_token, state_of
 from tests.cli.served import apps
 from tests.cli.terminal import Terminal
@@ -30,7 +30,9 @@ async def west(tmp_path: Path, terminal: Terminal, authority: trustme.CA) -> Asy
     """Return a terminal for a server with TLS. Its address is in ``west.txt``."""
     write_secret(tmp_path / "server.pem", authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
     tls = rpc.server_tls(tmp_path / "server.pem")
-    opened = open_engine("memory:", *apps, listen=["127.0.0.1:0"], insecure=True, tls=tls, report=events.ignore)
+    opened = open_engine(
+        "memory:", *apps, network=Network(["127.0.0.1:0"], insecure=True, tls=tls), report=events.ignore
+    )
     async with opened as engine:
         (tmp_path / "west.txt").write_text(engine.addresses[0])
         yield Terminal(engine.addresses[0], terminal.nursery)
@@ -73,7 +75,7 @@ async def test_peering_whose_other_side_is_gone_waits_for_it_unless_it_is_forced
     headway: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen = [f"unix:{tmp_path}/west.sock"]
-    async with open_engine("memory:", *apps, listen=listen, insecure=True, report=events.ignore) as engine:
+    async with open_engine("memory:", *apps, network=Network(listen, insecure=True), report=events.ignore) as engine:
         token = await generate_token(engine.client, "west", plain_text=True)
         done = await headway("peer", "establish", "east", "--plain-text", stdin=token)
         assert done.returncode == 0, done.stderr

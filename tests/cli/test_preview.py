@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway import Hooks, manifest
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from headway.storage import MemoryBackend
 from tests.cli.conftest import CORE
 from tests.cli.terminal import Terminal
@@ -162,7 +162,7 @@ async def test_fields_of_a_newer_program_are_not_a_difference(terminal: Terminal
     await write_whole(store)
     older, team = program(Old)
     known_fields = manifest.dump(team.new("core", known(whole())))
-    async with open_engine(store, older, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine(store, older, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         headway = Terminal(engine.addresses[0], terminal.nursery)
         for command in (["diff"], ["apply", "--dry-run"], ["apply"]):
             done = await headway(*command, "-f", "-", stdin=known_fields)
@@ -191,7 +191,7 @@ async def test_field_that_the_hook_of_an_older_program_drops_is_not_a_difference
     older, team = program(Old, Hooks(mutate=drop_unknown))
     made = known(whole())
     made.title = ""
-    async with open_engine(store, older, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine(store, older, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         headway = Terminal(engine.addresses[0], terminal.nursery)
         done = await headway(*command, "-f", "-", stdin=manifest.dump(team.new("core", made)))
         assert (done.returncode, done.stdout, done.stderr) in [(0, "", ""), (0, "Team core unchanged\n", "")]

@@ -18,7 +18,9 @@ async def test_quota_is_set_shown_and_deleted(terminal: Terminal) -> None:
     """The table has the use and the limit; JSON has all details; `get`, `apply` and `delete` work as for any type."""
     app = headway.App("staff")
     app.registry.register(NOTE)
-    opened = headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True, report=headway.events.ignore)
+    opened = headway.open_engine(
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=headway.events.ignore
+    )
     async with opened as engine:
         server = engine.addresses[0]
         nothing = await terminal("quota", server=server)
@@ -55,7 +57,7 @@ async def test_both_lists_of_quotas_are_denied_in_the_same_words(terminal: Termi
     app = headway.App("staff")
     app.registry.register(NOTE)
     async with headway.open_engine(
-        "memory:", app, listen=["127.0.0.1:0"], access=access, report=headway.events.ignore
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], access=access), report=headway.events.ignore
     ) as engine:
         for command in (["quota"], ["list", "quota"]):
             denied = await terminal("--token", text, *command, server=engine.addresses[0])
@@ -79,7 +81,7 @@ async def test_both_lists_of_quotas_are_denied_in_the_same_words(terminal: Termi
 async def test_invalid_option_is_refused(terminal: Terminal, given: list[str], said: str) -> None:
     app = headway.App("staff")
     async with headway.open_engine(
-        "memory:", app, listen=["127.0.0.1:0"], insecure=True, report=headway.events.ignore
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=headway.events.ignore
     ) as engine:
         refused = await terminal("quota", "set", "teams", *given, server=engine.addresses[0])
         assert refused.returncode == 2

@@ -23,7 +23,10 @@ async def open_server(
     *apps: headway_package.App, store: str | MemoryBackend = "memory:"
 ) -> AsyncIterator[headway_package.Engine]:
     opened = headway_package.open_engine(
-        store, *apps, listen=["127.0.0.1:0"], insecure=True, report=headway_package.events.ignore
+        store,
+        *apps,
+        network=headway_package.Network(["127.0.0.1:0"], insecure=True),
+        report=headway_package.events.ignore,
     )
     async with opened as engine:
         yield engine

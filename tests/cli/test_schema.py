@@ -177,7 +177,7 @@ async def test_diff_with_a_server_compares_only_common_types_and_fields(terminal
     """A client of the server would compare the same. A note says that this is no answer for the store."""
     first, app = program("first_app", FIRST)
     wrong, _ = program("wrong_app", WRONG)
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine:
         server = engine.addresses[0]
         refused = await terminal("schema", "diff", wrong, server=server)
         assert (refused.returncode, refused.stdout.splitlines()) == (

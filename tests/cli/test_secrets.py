@@ -167,8 +167,7 @@ async def engine_of(told: Told) -> AsyncIterator[headway_package.engine.Engine]:
     opened = headway_package.open_engine(
         "memory:",
         program(),
-        listen=["127.0.0.1:0"],
-        insecure=True,
+        network=headway_package.Network(["127.0.0.1:0"], insecure=True),
         report=told.report(),
         journal=told.journal,
     )

@@ -161,7 +161,7 @@ async def test_watch_of_several_types_of_another_store_advises_to_run_it_again(t
     """The advice for a program would name an argument of Python."""
     watching, address = None, "127.0.0.1:0"
     for name in ("before", "after"):
-        async with headway.open_engine("memory:", *apps, listen=[address], insecure=True) as engine:
+        async with headway.open_engine("memory:", *apps, network=headway.Network([address], insecure=True)) as engine:
             address = engine.addresses[0]
             if watching is None:
                 await engine.client.apply(SITE.new(name, Account(login=name)))

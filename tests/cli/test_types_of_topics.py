@@ -44,7 +44,7 @@ async def engine() -> AsyncIterator[headway.Engine]:
     rates = Rule(verbs=["watch", "read"], type="internal.v1.Topic", partition="", namespace="", name_prefix="rates/")
     anything = Rule(verbs=["view"], type="*", partition="*", namespace="*")
     access = Authorizer(Access([Policy("readers", [rates]), Policy("anonymous", [anything])], [ENTRY]))
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine:
         yield engine
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import yaml
 
-from headway.engine import open_engine
+from headway.engine import Network, open_engine
 from headway.storage import MemoryBackend
 from tests.cli import versioned
 from tests.cli.terminal import Terminal
@@ -29,7 +29,7 @@ async def teams(terminal: Terminal) -> AsyncIterator[Terminal]:
     bad = await old.stored(a_team(V1, roster(color="raise"), "b", metadata={"room": "B12"}))
     await old.write(a_team(V1, roster("cyd"), "c"))
     await old.write_status(an_id("b", V1, uid=uid_of(bad)), a_status())
-    async with open_engine(store, versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with open_engine(store, versioned.app, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
         yield Terminal(engine.addresses[0], terminal.nursery)
 
 

@@ -41,7 +41,9 @@ def steady(text: str) -> str:
 
 @asynccontextmanager
 async def serving(app: headway_package.App, store: Any = "memory:") -> AsyncIterator[str]:
-    opened = headway_package.open_engine(store, app, listen=["127.0.0.1:0"], insecure=True, report=lambda _: None)
+    opened = headway_package.open_engine(
+        store, app, network=headway_package.Network(["127.0.0.1:0"], insecure=True), report=lambda _: None
+    )
     async with opened as engine:
         yield engine.addresses[0]
 

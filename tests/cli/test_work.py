@@ -24,7 +24,9 @@ def without_controllers() -> headway_package.App:
 
 async def test_work_reconciles_resources_of_another_process(terminal: Terminal) -> None:
     """It prints its server and its name. Its pages are about its own controllers."""
-    opened = headway_package.open_engine("memory:", without_controllers(), listen=["127.0.0.1:0"], insecure=True)
+    opened = headway_package.open_engine(
+        "memory:", without_controllers(), network=headway_package.Network(["127.0.0.1:0"], insecure=True)
+    )
     async with opened as engine:
         where = engine.addresses[0]
         working = terminal.start(

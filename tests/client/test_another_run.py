@@ -127,7 +127,9 @@ async def test_connected_client_is_refused_in_another_run() -> None:
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine,
+        headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=ignore
+        ) as engine,
         headway.connect(engine.addresses, app) as client,
     ):
         it = Opened(team, engine, client, *[None] * 4)  # type: ignore[arg-type]  # not used by these calls

@@ -40,7 +40,7 @@ async def older(
         return
     served, _ = program(New, newer) if setting == "newer server" else (app, team)
     async with (
-        headway.open_engine(store, served, listen=["127.0.0.1:0"], insecure=True) as engine,
+        headway.open_engine(store, served, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine,
         headway.connect(engine.addresses, app) as client,
     ):
         yield client, team

@@ -202,7 +202,7 @@ async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:
 
 NONE = "expected at least one address, such as '127.0.0.1:9000', but got none: an engine has one if it is opened with "
 ENDPOINTS: list[tuple[str, Any]] = [
-    (NONE + "listen=['127.0.0.1:9000']", []),
+    (NONE + "network=headway.Network(['127.0.0.1:9000'], ...)", []),
     (NONE, ()),
     ("expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got None", None),
     ("expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got 9000", 9000),

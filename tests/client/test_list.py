@@ -178,7 +178,7 @@ async def test_list_whose_stream_ends_early_is_an_error() -> None:
 async def test_list_of_a_connected_client_does_not_wait_for_ever_either() -> None:
     """The timeout is that of the connection, through whatever wraps it."""
     app = headway.App("empty")
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine:
         async with headway.connect(engine.addresses, app, timeout=7.0) as client:
             assert timeout_of(client._channel) == 7.0
         assert timeout_of(engine.client._channel) == math.inf

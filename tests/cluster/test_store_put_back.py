@@ -76,7 +76,11 @@ async def test_rolled_back_store_stops_runs_until_an_operator_accepts_it(cluster
     program = Program()
     url = f"etcd://{','.join(cluster.endpoints)}/back"
     async with headway.open_engine(
-        url, program.app, process="web-1", report=program.events.append, lag_limit=2.0, lease_ttl=2.0
+        url,
+        program.app,
+        process="web-1",
+        report=program.events.append,
+        timing=headway.Timing(lag_limit=2.0, lease_ttl=2.0),
     ) as engine:
 
         async def write(name: str, text: str) -> None:

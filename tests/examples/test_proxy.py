@@ -21,7 +21,9 @@ async def proxied() -> AsyncIterator[tuple[headway.Client, int]]:
     """Run an engine and the proxy, and yield a client of the engine and the proxy's port."""
     with trio.fail_after(PATIENCE):
         async with (
-            headway.open_engine("memory:", EXAMPLE.app, listen=[f"{HOST}:0"], insecure=True) as engine,
+            headway.open_engine(
+                "memory:", EXAMPLE.app, network=headway.Network([f"{HOST}:0"], insecure=True)
+            ) as engine,
             trio.open_nursery() as nursery,
         ):
             for name, prefix in (("all", "/"), ("users", "/users")):

@@ -9,6 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 import headway
+from headway import testing
 from headway.access import Access, Authorizer, Policy, Rule
 from headway.resource import Kind, pb
 from headway.storage import Put
@@ -64,18 +65,16 @@ class Staff:
     @asynccontextmanager
     async def open(self, *, listen: bool = False, access: Authorizer | None = None) -> AsyncIterator[Staff]:
         """Run the engine."""
-        options: dict[str, Any] = {}
-        if listen:
-            options = {"listen": ["127.0.0.1:0"], "access": access, "insecure": access is None}
+        network = headway.Network(["127.0.0.1:0"], access=access, insecure=access is None) if listen else None
         async with (
             self.store as store,
-            headway.open_engine(
+            testing.open_engine(
                 nullcontext(store),
                 self.app,
                 report=self.reported.append,
                 wrap_channel=self.channel.over,
-                lag_limit=LAG_LIMIT,
-                **options,
+                network=network,
+                timing=headway.Timing(lag_limit=LAG_LIMIT),
             ) as self.engine,
         ):
             yield self

@@ -180,7 +180,7 @@ class Cluster:
                     self.app(member.name),
                     process=member.name,
                     report=member.events.append,
-                    lease_ttl=TTL,
+                    timing=headway.Timing(lease_ttl=TTL),
                 ) as member.engine:
                     task_status.started()
                     await trio.sleep_forever()

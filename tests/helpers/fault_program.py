@@ -19,7 +19,7 @@ from typing import Any
 import trio
 
 import headway
-from headway import events, field
+from headway import events, field, testing
 from headway.client import Client
 from headway.engine import combine_apps
 from headway.resource import Key, Position
@@ -220,11 +220,11 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
     app, types = app_of(who, record)
     async with (
         recorded(store, app, who, record) as (backend, client),
-        headway.open_engine(
+        testing.open_engine(
             nullcontext(backend),
             app,
             process=process,
-            lease_ttl=TTL,
+            timing=headway.Timing(lease_ttl=TTL),
             report=report,
             wrap_channel=RecordingChannel(who, record).over,
         ) as engine,

@@ -46,7 +46,10 @@ async def _open(path: str) -> None:
 async def _opened(path: str, listen: Sequence[str], http: str) -> AsyncIterator[headway.Engine]:
     staff = Staff()
     async with headway.open_engine(
-        f"sqlite:{path}", staff.app, listen=listen, http=http, insecure=True, report=staff.events.append
+        f"sqlite:{path}",
+        staff.app,
+        network=headway.Network(listen, http=http, insecure=True),
+        report=staff.events.append,
     ) as engine:
         assert engine.http is not None
         host, _, port = engine.http.partition(":")

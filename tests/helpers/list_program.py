@@ -34,8 +34,8 @@ PAGE = app.type("lists", "v1", "Page", Page)
 async def main(store: str, large: str = "") -> None:
     """Serve until the input ends. Print the addresses and the owner's uid first, as the only line of the errors."""
     limits = Limits(server_replies_size=BUDGET, wire=WireLimits(replies_size=BUDGET))
-    network = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "insecure": True, "limits": limits}
-    async with headway.open_engine(store, app, **network) as engine:  # type: ignore[arg-type]  # options by name
+    network = headway.Network(["127.0.0.1:0"], http="127.0.0.1:0", insecure=True, limits=limits)
+    async with headway.open_engine(store, app, network=network) as engine:
         owner = None
         for number in range(LARGE_COUNT if large else 0):
             page = PAGE.new(f"n{number:05}", Page(text="x" * LARGE_SIZE), owner=owner)

@@ -22,7 +22,7 @@ def say(event: object) -> None:
 
 async def main(store: str, socket: str) -> None:
     """Run until the process is ended."""
-    async with headway.open_engine(store, app, listen=[f"unix:{socket}"], insecure=True, report=say):
+    async with headway.open_engine(store, app, network=headway.Network([f"unix:{socket}"], insecure=True), report=say):
         print("serves", flush=True)
         await trio.sleep_forever()
 

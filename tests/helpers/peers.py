@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import headway
 from headway import Engine, events, field
+from headway.access import Authorizer
+from headway.events import Report
 from headway.peering import EXCHANGED, PEERING, STATUS_KEY, Peering, PeeringState, condition_of, state_of
 from headway.resource import ConditionState, Resource
 
@@ -43,11 +45,12 @@ class Peers(NamedTuple):
 
 
 @asynccontextmanager
-async def open_accepting(path: Path, **options: Any) -> AsyncIterator[Engine]:
+async def open_accepting(
+    path: Path, *, access: Authorizer | None = None, report: Report = events.ignore
+) -> AsyncIterator[Engine]:
     """Open an engine that listens on a Unix socket without TLS."""
-    options.setdefault("insecure", True)
-    options.setdefault("report", events.ignore)
-    async with headway.open_engine("memory:", app, listen=[f"unix:{path}/accepts"], **options) as engine:
+    network = headway.Network([f"unix:{path}/accepts"], access=access, insecure=access is None)
+    async with headway.open_engine("memory:", app, network=network, report=report) as engine:
         yield engine
 
 

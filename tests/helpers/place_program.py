@@ -57,7 +57,7 @@ def say(event: object) -> None:
 async def main(endpoints: str, name: str) -> None:
     """Run until the process is ended."""
     app, _, _ = app_of(name)
-    async with headway.open_workers(endpoints, app, process=name, report=say, lease_ttl=TTL):
+    async with headway.open_workers(endpoints, app, process=name, report=say, timing=headway.Timing(lease_ttl=TTL)):
         print("opened", flush=True)
         await trio.sleep_forever()
 

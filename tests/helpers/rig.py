@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway import testing
 from headway.rpc import Channel
 from headway.storage import Backend
 from headway.testing import ScriptedChannel
@@ -53,12 +54,12 @@ class Rig:
         assert trio.lowlevel.current_clock() is self.clock, "the test must take its clock as an argument"
         async with (
             self._reached() as (store, through),
-            headway.open_engine(
+            testing.open_engine(
                 store,
                 self.pools.app,
                 report=self.witness.report,
                 wrap_channel=through,
-                lag_limit=self.lag_limit,
+                timing=headway.Timing(lag_limit=self.lag_limit),
                 check_isolation=True,
             ) as self.engine,
         ):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import headway
+from headway import testing
 from headway.resource import ResourceType
 from headway.rpc import Channel
 from headway.testing import Fault
@@ -108,12 +109,12 @@ class RunMachine(Endings, RuleBasedStateMachine):
             through: Callable[[Channel], Channel] = self.channel.over
             if self.network:
                 through = await self._over_the_network(stack)
-            opened = headway.open_engine(
+            opened = testing.open_engine(
                 nullcontext(self.store),
                 self.pools.app,
                 report=self.witness.report,
                 wrap_channel=through,
-                lag_limit=LAG_LIMIT,
+                timing=headway.Timing(lag_limit=LAG_LIMIT),
             )
             task_status.started(await stack.enter_async_context(opened))
             await trio.sleep_forever()

@@ -51,7 +51,7 @@ def app_of(name: str) -> tuple[headway.App, headway.ResourceType[Job], headway.R
 async def main(endpoints: str, name: str) -> None:
     """Run until the process is ended."""
     app, _, _ = app_of(name)
-    async with headway.open_workers(endpoints, app, process=name, report=ignore, lease_ttl=TTL):
+    async with headway.open_workers(endpoints, app, process=name, report=ignore, timing=headway.Timing(lease_ttl=TTL)):
         print("opened", flush=True)
         await trio.sleep_forever()
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import trio
 
 import headway
-from headway import events
+from headway import events, testing
 from headway.rpc import Channel
 from tests.helpers.resources import Account, Team
 
@@ -32,7 +32,7 @@ class Staff:
         self, store: Any = "memory:", wrap_channel: Callable[[Channel], Channel] | None = None
     ) -> AsyncIterator[headway.Engine]:
         """Run the engine."""
-        async with headway.open_engine(
+        async with testing.open_engine(
             store, self.app, report=self.events.append, wrap_channel=wrap_channel
         ) as self.engine:
             yield self.engine

@@ -50,14 +50,14 @@ class Rig:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[headway.Engine]:
         async with headway.open_engine(
-            self.url, self.served, listen=[self.address], insecure=True, report=lambda _: None
+            self.url, self.served, network=headway.Network([self.address], insecure=True), report=lambda _: None
         ) as engine:
             yield engine
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[headway.Engine]:
         async with headway.open_workers(
-            self.address, self.app, process="w", report=self._report, lag_limit=1.0
+            self.address, self.app, process="w", report=self._report, timing=headway.Timing(lag_limit=1.0)
         ) as engine:
             yield engine
 

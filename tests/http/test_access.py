@@ -305,12 +305,14 @@ APP = headway.App("http-access")
 async def test_engine_is_never_open_by_mistake(arguments: dict[str, object], says: str) -> None:
     """Without access control, it serves loopback addresses only, and only if the program says so."""
     with pytest.raises(DeclarationError, match=says):
-        async with headway.open_engine("memory:", APP, **arguments):  # type: ignore[arg-type]  # wrong ones too
+        async with headway.open_engine("memory:", APP, network=headway.Network(**arguments)):  # type: ignore[arg-type]  # wrong
             pytest.fail("the engine listens")
 
 
 async def test_engine_with_access_serves_every_address() -> None:
-    async with headway.open_engine("memory:", APP, http="0.0.0.0:0", access=Authorizer(Access())) as engine:
+    async with headway.open_engine(
+        "memory:", APP, network=headway.Network(http="0.0.0.0:0", access=Authorizer(Access()))
+    ) as engine:
         assert engine.http is not None
         assert engine.addresses == []
 

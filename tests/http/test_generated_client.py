@@ -41,7 +41,9 @@ async def test_generated_client_writes_and_reads(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout.decode()
         return done.stdout.decode()
 
-    async with headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", app, network=headway.Network(http="127.0.0.1:0", insecure=True)
+    ) as engine:
         assert engine.http is not None
         where = f"http://{engine.http}"
         (tmp_path / "client.ts").write_text(PROGRAM.replace("http://127.0.0.1:8080", where))

@@ -37,7 +37,9 @@ async def test_commands_of_the_guide_print_what_it_shows() -> None:
     blocks = re.findall(r"^```console\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     blocks = [block for block in blocks if "npm" not in block]
     ran = 0
-    async with headway.open_engine("memory:", names["app"], http="127.0.0.1:0", insecure=True) as engine:
+    async with headway.open_engine(
+        "memory:", names["app"], network=headway.Network(http="127.0.0.1:0", insecure=True)
+    ) as engine:
         assert engine.http is not None
         for block in blocks:
             for command, shown in steps(block):

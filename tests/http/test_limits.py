@@ -299,7 +299,9 @@ async def test_connection_that_begins_with_http2_is_refused(pieces: int) -> None
 async def test_engine_takes_its_limits_from_those_of_grpc() -> None:
     app = headway.App("http-limits")
     limits = headway.rpc.Limits(message_size=100)
-    async with headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True, limits=limits) as engine:
+    async with headway.open_engine(
+        "memory:", app, network=headway.Network(http="127.0.0.1:0", insecure=True, limits=limits)
+    ) as engine:
         import httpx
 
         async with httpx.AsyncClient(base_url=f"http://{engine.http}", verify=NO_CERTIFICATES) as http:

@@ -33,8 +33,8 @@ async def _list(where: str, context: ssl.SSLContext) -> httpx.Response:
 async def test_http_and_grpc_serve_the_same_renewed_certificate(pair: Pair) -> None:
     """A client that would rather speak HTTP/2 gets HTTP/1.1. Wrong files change nothing."""
     tls, events = server_tls(pair.certificate, pair.key), list[object]()
-    options = {"http": "127.0.0.1:0", "listen": ["127.0.0.1:0"], "insecure": True}
-    async with headway.open_engine("memory:", APP, tls=tls, report=events.append, **options) as engine:  # type: ignore[arg-type]  # a table of options
+    network = headway.Network(["127.0.0.1:0"], http="127.0.0.1:0", tls=tls, insecure=True)
+    async with headway.open_engine("memory:", APP, network=network, report=events.append) as engine:
         assert engine.http is not None
         trusting = ssl.create_default_context(cafile=str(pair.ca))
         trusting.set_alpn_protocols(["h2", "http/1.1"])
@@ -61,7 +61,9 @@ async def test_context_of_another_kind_is_refused() -> None:
     """It cannot be copied for another protocol, and negotiates HTTP/2."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with pytest.raises(DeclarationError, match=r"must come from headway\.rpc\.server_tls"):
-        async with headway.open_engine("memory:", APP, http="127.0.0.1:0", tls=tls, insecure=True):
+        async with headway.open_engine(
+            "memory:", APP, network=headway.Network(http="127.0.0.1:0", tls=tls, insecure=True)
+        ):
             pytest.fail("the engine listens")
 
 

@@ -252,7 +252,7 @@ async def test_engine_ends_its_watches_and_answers_what_it_has_begun() -> None:
     with trio.fail_after(30):
         async with (
             trio.open_nursery() as nursery,
-            headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True) as engine,
+            headway.open_engine("memory:", app, network=headway.Network(http="127.0.0.1:0", insecure=True)) as engine,
         ):
             path, begun = "/api/tenancy/v1/namespace?watch&partition=*", trio.Event()
 

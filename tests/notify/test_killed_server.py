@@ -26,7 +26,8 @@ from tests.helpers.cached import Staff
 async def main():
     # Only the address goes to the output. The default report writes there, too, such as when the machine is so busy
     # that the loop is blocked.
-    opened = headway.open_engine(sys.argv[1], Staff().app, listen=[sys.argv[2]], insecure=True, report=ignore)
+    network = headway.Network([sys.argv[2]], insecure=True)
+    opened = headway.open_engine(sys.argv[1], Staff().app, network=network, report=ignore)
     async with opened as engine:
         print(engine.addresses[0], flush=True)
         await trio.sleep_forever()

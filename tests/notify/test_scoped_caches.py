@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
+from headway import testing
 from headway.access import Policy, Rule, new_token
 from headway.errors import DeclarationError, NotWatched, PermissionDenied
 from headway.resource import pb
@@ -147,7 +148,7 @@ async def test_cache_waits_for_a_server_that_knows_its_scope(autojump_clock: Moc
         old.append(IgnoresScopes(inner))
         return old[0]
 
-    async with headway.open_engine(
+    async with testing.open_engine(
         staff.store, staff.app, report=staff.reported.append, wrap_channel=through
     ) as engine:
         staff.engine = engine

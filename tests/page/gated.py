@@ -32,7 +32,7 @@ class GatedSnapshots:
         self._passes.release()
 
     def over(self, inner: Channel) -> Channel:
-        """Return the channel, for ``open_engine(wrap_channel=...)``."""
+        """Return the channel, for ``headway.testing.open_engine(wrap_channel=...)``."""
         return _Gated(inner, self)
 
     async def wait(self, item: Any) -> None:

@@ -13,8 +13,10 @@ import httpx
 import trio
 
 import headway
+from headway import testing
 from headway.access import Access, Authorizer, Rule
 from headway.client import Client
+from headway.rpc import Channel
 from tests.http.kit import NO_CERTIFICATES, Answer, allowing
 from tests.page import shop
 
@@ -149,21 +151,17 @@ async def open_shop(
     access: Authorizer | None = None,
     tokens: Mapping[str, str] | None = None,
     report: headway.events.Report = headway.events.ignore,
-    **options: Any,
+    wrap_channel: Callable[[Channel], Channel] | None = None,
+    **served: Any,
 ) -> AsyncIterator[Shop]:
-    """Run the shop, or another app. With ``rules``, there is a token for each name of theirs."""
+    """Run the shop, or another app, with these options of its network.
+
+    With ``rules``, there is a token for each name of theirs.
+    """
     if rules is not None:
         access, tokens, _ = allowing(**rules)
-    async with headway.open_engine(
-        store,
-        app,
-        http="127.0.0.1:0",
-        http_writes=writes,
-        access=access,
-        insecure=access is None,
-        report=report,
-        **options,
-    ) as engine:
+    network = headway.Network(http="127.0.0.1:0", http_writes=writes, access=access, insecure=access is None, **served)
+    async with testing.open_engine(store, app, network=network, report=report, wrap_channel=wrap_channel) as engine:
         assert engine.http is not None
         yield Shop(engine, engine.client, engine.http, access, dict(tokens or {}))
 

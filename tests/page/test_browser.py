@@ -255,7 +255,7 @@ async def test_page_comes_back_after_its_server() -> None:
             await browser.wait("document.querySelector('.connection')?.innerText.includes('live')")
         await browser.wait("document.querySelector('.connection')?.innerText.includes('not connected')")
         async with headway.open_engine(
-            "memory:", shop.app, http=address, insecure=True, report=headway.events.ignore
+            "memory:", shop.app, network=headway.Network(http=address, insecure=True), report=headway.events.ignore
         ) as engine:
             await engine.client.apply(shop.ORDER.new("new", shop.Order(items=["tea"])))
             await browser.wait("document.querySelector('.failing')?.innerText.includes('new')")

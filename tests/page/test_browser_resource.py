@@ -102,7 +102,9 @@ async def test_unmapped_change_is_a_warning_with_a_way_to_its_controller() -> No
     app = mapper_that_raises()
     types = {each.name.kind: each for each in app.registry}
     async with (
-        headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True, report=headway.events.ignore) as engine,
+        headway.open_engine(
+            "memory:", app, network=headway.Network(http="127.0.0.1:0", insecure=True), report=headway.events.ignore
+        ) as engine,
         open_chromium() as browser,
     ):
         await engine.client.apply(types["Team"].new("core", Team(), metadata={"size": "3"}))
@@ -139,7 +141,9 @@ async def test_standby_that_nobody_stands_in_for_is_a_warning() -> None:
     services = Services(ResourceService(backend, app.registry), LeaseService(backend))
     assert (await LeaseClient(InProcessChannel(services)).acquire("staff/teams", "deploy-7", 600)).acquired
     async with (
-        headway.open_engine(backend, app, http="127.0.0.1:0", insecure=True, report=headway.events.ignore) as engine,
+        headway.open_engine(
+            backend, app, network=headway.Network(http="127.0.0.1:0", insecure=True), report=headway.events.ignore
+        ) as engine,
         open_chromium() as browser,
     ):
         await browser.open(f"http://{engine.http}/#/resource/staff.v1.Team/default/default/core")

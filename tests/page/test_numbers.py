@@ -11,7 +11,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import headway
-from headway import field
+from headway import field, testing
 from headway.api import Call, Exhausted, Stream
 from headway.base import finished
 from headway.errors import InvalidArgument
@@ -230,7 +230,7 @@ async def test_progress_of_priming_reaches_the_page() -> None:
     gate = GatedSnapshots(shop.DEPOT)
     async with MemoryBackend() as backend:
         await store_depots(backend, 1500)
-        async with headway.open_engine(
+        async with testing.open_engine(
             Kept(backend), shop.app, report=headway.events.ignore, wrap_channel=gate.over
         ) as engine:
             assert engine._observe is not None

@@ -135,9 +135,8 @@ async def opened(store: MemoryBackend, path: Path, name: str) -> AsyncIterator[E
         nullcontext(store),
         app,
         process=name,
-        listen=[f"unix:{path}/{name}"],
-        insecure=True,
-        lease_ttl=1.0,
+        network=headway.Network([f"unix:{path}/{name}"], insecure=True),
+        timing=headway.Timing(lease_ttl=1.0),
         report=events.ignore,
     ) as engine:
         yield engine

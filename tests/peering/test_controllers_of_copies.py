@@ -61,7 +61,7 @@ async def test_writes_of_controllers_to_copies_are_refused_and_copying_goes_on(t
     with trio.fail_after(60):
         async with (
             headway.open_engine(
-                "memory:", program(west), listen=listen, insecure=True, report=events.ignore
+                "memory:", program(west), network=headway.Network(listen, insecure=True), report=events.ignore
             ) as accepts,
             headway.open_engine("memory:", program(east), report=events.ignore) as dials,
         ):

@@ -156,7 +156,9 @@ async def test_copies_stay_while_the_link_is_down_and_follow_afterwards(tmp_path
     with trio.fail_after(DEADLINE):
         async with headway.open_engine("memory:", app, report=events.ignore) as dials:
             listen = [f"unix:{tmp_path}/a"]
-            async with headway.open_engine(store, app, listen=listen, insecure=True, report=events.ignore) as accepts:
+            async with headway.open_engine(
+                store, app, network=headway.Network(listen, insecure=True), report=events.ignore
+            ) as accepts:
                 exports = [export(TEAM, partition="default")]
                 token = await generate_token(accepts.client, "west", exports=exports, plain_text=True)
                 await establish(dials.client, "east", token, plain_text=True)
@@ -164,7 +166,9 @@ async def test_copies_stay_while_the_link_is_down_and_follow_afterwards(tmp_path
                 await copy_that(dials, "east", "ada", size(1))
             await reached(dials, "east", PeeringState.FAILING)
             assert await dials.client.get(TEAM, TEAM.id("ada", partition="peer-east")) is not None
-            async with headway.open_engine(store, app, listen=listen, insecure=True, report=events.ignore) as accepts:
+            async with headway.open_engine(
+                store, app, network=headway.Network(listen, insecure=True), report=events.ignore
+            ) as accepts:
                 await accepts.client.write(TEAM.new("ada", Team(size=2)))
                 await copy_that(dials, "east", "ada", size(2))
 

@@ -37,7 +37,7 @@ async def opened(store: MemoryBackend, path: Path, found: list[object] | None = 
     """Open the engine that accepts, on a store that outlives it."""
     listen = [f"unix:{path}/accepts"]
     report = events.ignore if found is None else found.append
-    async with headway.open_engine(store, app, listen=listen, insecure=True, report=report) as engine:
+    async with headway.open_engine(store, app, network=headway.Network(listen, insecure=True), report=report) as engine:
         yield engine
 
 

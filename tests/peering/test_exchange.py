@@ -36,7 +36,7 @@ async def open_with_tls(tmp_path: Path, authority: trustme.CA, **options: Any) -
     write_secret(file, authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
     options.setdefault("report", events.ignore)
     opened = headway.open_engine(
-        "memory:", app, listen=["127.0.0.1:0"], insecure=True, tls=rpc.server_tls(file), **options
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True, tls=rpc.server_tls(file)), **options
     )
     async with opened as engine:
         yield engine
@@ -154,7 +154,7 @@ async def test_token_needs_the_right_to_write_the_peering_and_to_read_what_it_ex
     """An exchange needs no right besides the secret."""
     team_in_a = Rule(verbs=["read"], type="staff.v1.Team", partition="default", namespace="a")
     text, access = _access(_PEERINGS, team_in_a)
-    async with open_peers(tmp_path, insecure=False, access=access) as (_, dials, address):
+    async with open_peers(tmp_path, access=access) as (_, dials, address):
         async with headway.connect(address, app, token=text) as operator:
             with pytest.raises(PermissionDenied, match=r"exports\[0\]: you may not read all of staff.v1.Team there"):
                 await generate_token(operator, "west", [TEAM], plain_text=True)
@@ -180,7 +180,7 @@ async def test_no_right_lets_a_caller_reach_the_secrets(tmp_path: Path) -> None:
     with pytest.raises(headway.errors.DeclarationError, match="group 'internal' is reserved"):
         other.type("internal", "v1", "PeeringSecrets", headway.peering.Peering, scope=headway.Scope.CLUSTER)
     secrets = headway.ResourceType("internal", "v1", "PeeringSecrets", _Secrets, scope=headway.Scope.CLUSTER)
-    async with open_peers(tmp_path, insecure=False, access=access) as (accepts, _, address):
+    async with open_peers(tmp_path, access=access) as (accepts, _, address):
         token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)
         uid = read_token(token).peer_id.lower()
         async with headway.connect(address, app, token=text) as everything:
@@ -203,7 +203,7 @@ class _Secrets:
 async def test_new_token_needs_the_right_to_read_the_exports_that_the_peering_keeps(tmp_path: Path) -> None:
     """Whoever exchanges the token gets what the peering exports, whoever has chosen that."""
     text, access = _access(_PEERINGS)
-    async with open_peers(tmp_path, insecure=False, access=access) as (accepts, _, address):
+    async with open_peers(tmp_path, access=access) as (accepts, _, address):
         await generate_token(accepts.client, "west", [TEAM], plain_text=True)
         async with headway.connect(address, app, token=text) as operator:
             with pytest.raises(
@@ -222,7 +222,7 @@ async def test_another_way_to_the_peer_needs_the_right_to_read_its_copies(tmp_pa
         text, access = _access(*rules)
         async with (
             open_peers(tmp_path) as (accepts, _, _),
-            open_accepting(tmp_path / "dials", insecure=False, access=access) as dials,
+            open_accepting(tmp_path / "dials", access=access) as dials,
         ):
             token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)
             await establish(dials.client, "east", token, [TEAM] if export_it else [], plain_text=True)
@@ -246,7 +246,7 @@ async def test_accepting_side_needs_the_same_right_to_direct_its_dialer_elsewher
     """The stream sends the new addresses to the dialer. Before there is one, they are free."""
     text, access = _access(_PEERINGS)
     async with (
-        open_peers(tmp_path, insecure=False, access=access) as (_, dials, address),
+        open_peers(tmp_path, access=access) as (_, dials, address),
         headway.connect(address, app, token=text) as operator,
     ):
         await generate_token(operator, "west", [], plain_text=True, addresses=["127.0.0.1:9"])

@@ -38,7 +38,9 @@ async def test_peering_is_made_used_and_deleted_through_forwarders(tmp_path: Pat
     with trio.fail_after(60):
         async with (
             open_with_tls(tmp_path, authority) as west,
-            headway.open_engine("memory:", app, listen=listen, insecure=True, report=events.ignore) as east,
+            headway.open_engine(
+                "memory:", app, network=headway.Network(listen, insecure=True), report=events.ignore
+            ) as east,
             rpc.open_forwarder(
                 west.addresses[0],
                 ["127.0.0.1:0"],

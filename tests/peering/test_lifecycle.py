@@ -116,13 +116,17 @@ async def test_exchange_is_tried_again_until_the_other_side_is_back(
     monkeypatch.setattr(lifecycle, "RETRY", 0.05)
     memory = MemoryBackend()
     listen = [f"unix:{tmp_path}/socket"]
-    async with headway.open_engine(memory, app, listen=listen, insecure=True, report=events.ignore) as accepts:
+    async with headway.open_engine(
+        memory, app, network=headway.Network(listen, insecure=True), report=events.ignore
+    ) as accepts:
         token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)
     async with headway.open_engine("memory:", app, report=events.ignore) as dials:
         with pytest.raises(OutcomeUnknown, match="not established yet"):
             await establish(dials.client, "east", token, plain_text=True)
         await dials.wait_idle()
-        async with headway.open_engine(memory, app, listen=listen, insecure=True, report=events.ignore):
+        async with headway.open_engine(
+            memory, app, network=headway.Network(listen, insecure=True), report=events.ignore
+        ):
             await exchanged(dials, "east")
 
 
@@ -227,7 +231,9 @@ async def test_r4_deleting_a_peering_removes_its_copies_its_partition_and_its_se
     memory = {"accepts": MemoryBackend(), "dials": MemoryBackend()}
     listen = [f"unix:{tmp_path}/socket"]
     async with (
-        headway.open_engine(memory["accepts"], app, listen=listen, insecure=True, report=events.ignore) as accepts,
+        headway.open_engine(
+            memory["accepts"], app, network=headway.Network(listen, insecure=True), report=events.ignore
+        ) as accepts,
         headway.open_engine(memory["dials"], app, report=events.ignore) as dials,
     ):
         token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)

@@ -67,8 +67,7 @@ class SharedSide:
                 self.store,
                 self._program(),
                 process=f"{self.name}-{which}",
-                listen=[self.address(which)],
-                insecure=True,
+                network=headway.Network([self.address(which)], insecure=True),
                 report=events.ignore,
             ) as engine:
                 task_status.started(engine)

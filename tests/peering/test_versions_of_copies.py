@@ -59,7 +59,9 @@ class Sides:
 
     def open_west(self, app: headway.App) -> Any:
         """Open the accepting side with a program."""
-        return headway.open_engine(self.west, app, listen=self._listen, insecure=True, report=events.ignore)
+        return headway.open_engine(
+            self.west, app, network=headway.Network(self._listen, insecure=True), report=events.ignore
+        )
 
     def open_east(self, app: headway.App) -> Any:
         """Open the dialing side with a program."""

@@ -12,6 +12,7 @@ import headway
 from headway import events, field
 from headway.base import story
 from headway.cache import READING
+from headway.journal import JournalOptions
 from headway.reconcile import SecretReads, _secret_reads
 from tests.helpers.why_programs import PATIENCE, eventually, part
 
@@ -55,7 +56,7 @@ class Program:
                 self.ended.append(event)
 
         size = 1 << 20 if self.journal else 0
-        async with headway.open_engine("memory:", self.app, report=note, journal_bytes=size) as engine:
+        async with headway.open_engine("memory:", self.app, report=note, journal=JournalOptions(memory=size)) as engine:
             north = await engine.client.apply(self.site.new("north", Site()))
             await engine.client.apply(self.door.new("front", Door(code=CODE), owner=north))
 
@@ -239,7 +240,7 @@ async def test_reconciler_shows_no_secret_however_it_was_read(read: Read, journa
             failed.append(event.error)
 
     size = 1 << 20 if journal else 0
-    async with headway.open_engine("memory:", program.app, report=note, journal_bytes=size) as engine:
+    async with headway.open_engine("memory:", program.app, report=note, journal=JournalOptions(memory=size)) as engine:
         north = await engine.client.apply(program.site.new("north", Site()))
         door = await engine.client.apply(program.door.new("front", Door(code=CODE), owner=north))
 

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import field
+from headway import field, testing
 from headway.events import ignore
 from headway.rpc import Channel, Metadata
 
@@ -106,7 +106,7 @@ async def test_strong_read_is_never_behind_the_cache(says_where: bool, autojump_
     Plain reads accept stale answers at any time.
     """
     notes, reads = NotesApp(), StaleReads()
-    async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
+    async with testing.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
         await engine.client.write(notes.note.new("it", Note(text="old")))
         await engine.wait_idle()
         expected = [("client", "old"), ("read", "old"), ("list", "old"), ("get", "")]
@@ -128,7 +128,7 @@ async def test_strong_read_is_never_behind_the_cache(says_where: bool, autojump_
 async def test_strong_read_in_an_initialiser_is_not_behind_the_fence(autojump_clock: MockClock) -> None:
     """The read has at least the revision of the commit that raised the run's fence."""
     notes, reads = NotesApp(), StaleReads()
-    async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
+    async with testing.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
         await engine.wait_idle()
     assert notes.at_start == [""]
     assert reads.least[0] > 0

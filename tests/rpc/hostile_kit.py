@@ -306,10 +306,9 @@ async def _attacked(front: Front) -> AsyncIterator[Target]:
             front.store,
             app,
             report=report,
-            listen=[front.listen],
-            tls=front.server_tls,
-            access=front.access,
-            insecure=front.access is None,
+            network=headway.Network(
+                [front.listen], tls=front.server_tls, access=front.access, insecure=front.access is None
+            ),
         ) as engine:
             (where,) = engine.addresses
             async with (

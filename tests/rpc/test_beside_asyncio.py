@@ -53,7 +53,9 @@ def test_listening_engine_runs_inside_an_asyncio_program() -> None:
 
     async def on_trio() -> list[str]:
         async with (
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine,
+            headway.open_engine(
+                "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=ignore
+            ) as engine,
             headway.connect(engine.addresses[0], app) as client,
             client.watch(team) as events,
         ):

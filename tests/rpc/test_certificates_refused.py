@@ -68,7 +68,9 @@ async def test_worker_reports_why_it_rejects_the_certificate_of_its_server(tmp_p
     trusted.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     write_secret(tmp_path / "server.pem", made(trusted).private_key_and_cert_chain_pem.bytes())
     tls = rpc.server_tls(tmp_path / "server.pem")
-    async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, tls=tls) as engine:
+    async with headway.open_engine(
+        "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True, tls=tls)
+    ) as engine:
         error = await first_error(engine.addresses[0], rpc.client_tls(tmp_path / "ca.pem"))
     assert re.search(said, error), error
     assert "_ssl.c" not in error
@@ -80,7 +82,9 @@ async def test_worker_without_a_certificate_reports_that_the_server_may_require_
     trusted.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     write_secret(tmp_path / "server.pem", signed(trusted).private_key_and_cert_chain_pem.bytes())
     tls = rpc.server_tls(tmp_path / "server.pem", client_ca=tmp_path / "ca.pem")
-    async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, tls=tls) as engine:
+    async with headway.open_engine(
+        "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True, tls=tls)
+    ) as engine:
         error = await first_error(engine.addresses[0], rpc.client_tls(tmp_path / "ca.pem"))
     assert "if it asks for a client's certificate, give one with" in error
 

@@ -83,7 +83,7 @@ async def test_upstream_decides_about_permissions() -> None:
     text, token = new_token(["readers"])
     access = Authorizer(Access([Policy("readers", [rule])], [token]))
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
         rpc.open_forwarder(engine.addresses, ["127.0.0.1:0"]) as server,
     ):
         await engine.client.write(THING.new("a", Text(text="1")))

@@ -47,10 +47,10 @@ def access(prefix: str = "", *, revoked: bool = False) -> Access:
 @asynccontextmanager
 async def forwarded(rights: Authorizer | None = None) -> AsyncIterator[tuple[headway.Engine, Any]]:
     """Serve the app behind a forwarder. The second value is the forwarder."""
-    options: dict[str, Any] = {"insecure": True} if rights is None else {"access": rights}
+    network = headway.Network(["127.0.0.1:0"], access=rights, insecure=rights is None)
     with trio.fail_after(PATIENCE):
         async with (
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], **options) as engine,
+            headway.open_engine("memory:", app, network=network) as engine,
             rpc.open_forwarder(engine.addresses, ["127.0.0.1:0"]) as forwarder,
         ):
             await engine.wait_idle()
@@ -158,7 +158,7 @@ async def test_subscription_resumes_when_the_server_behind_a_forwarder_restarts(
     store, listen, before = f"sqlite:{tmp_path}/forwarded.db", ["127.0.0.1:0"], ["127.0.0.1:0"]
 
     def engine_on() -> AbstractAsyncContextManager[Any]:
-        return headway.open_engine(store, app, listen=listen, insecure=True)
+        return headway.open_engine(store, app, network=headway.Network(listen, insecure=True))
 
     def forwarder_before() -> AbstractAsyncContextManager[Any]:
         return rpc.open_forwarder(["127.0.0.1:1", *listen], before)

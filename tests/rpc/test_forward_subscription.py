@@ -31,7 +31,7 @@ async def test_q4_subscription_is_forwarded_with_the_rights_of_its_caller(hops: 
     access = Authorizer(Access([Policy("readers", rules)], [token]))
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(
-            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access)
+            headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access))
         )
         where = engine.addresses[0]
         for _ in range(hops):

@@ -80,7 +80,7 @@ async def follower(where: str, *types: headway.ResourceType[Any], resume: str = 
 
 @asynccontextmanager
 async def serving(store: str, rights: Authorizer, where: str = "127.0.0.1:0") -> AsyncIterator[headway.Engine]:
-    async with headway.open_engine(store, app, listen=[where], access=rights) as engine:
+    async with headway.open_engine(store, app, network=headway.Network([where], access=rights)) as engine:
         await engine.wait_idle()
         yield engine
 

@@ -63,7 +63,7 @@ class Curl:
 async def serving(access: Authorizer | None = None) -> AsyncIterator[str]:
     need_go_program("grpcurl")
     async with headway.open_engine(
-        "memory:", app, listen=["127.0.0.1:0"], access=access, insecure=access is None
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], access=access, insecure=access is None)
     ) as engine:
         yield engine.addresses[0]
 

@@ -82,7 +82,9 @@ async def test_stock_client_subscribes_and_resumes() -> None:
     """Payloads of types and topics are JSON with their own fields. Positions are given back as they came."""
     need_go_program("grpcurl")
     with trio.fail_after(60):
-        async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+        async with headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)
+        ) as engine:
             await engine.wait_idle()
             await engine.client.create(TEAM.new("core", Team(note="1")))
             async with curl(engine.addresses[0], {"subjects": SUBJECTS}) as messages:
@@ -118,7 +120,7 @@ async def test_stock_client_subscribes_and_resumes() -> None:
 
 
 async def test_stock_client_is_told_what_is_wrong() -> None:
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine:
         program = str(need_go_program("grpcurl"))
         request = json.dumps({"subjects": [{"topic": "ghosts", "everything": {}}]})
         with trio.fail_after(30):

@@ -72,7 +72,9 @@ async def test_probe_reports_the_store_and_needs_no_token(monkeypatch: pytest.Mo
     monkeypatch.setattr("headway.engine._store_health.EVERY", 0.02)
     store = Fails()
     async with (
-        headway.open_engine(store, app, listen=["127.0.0.1:0"], access=Authorizer(Access())) as engine,
+        headway.open_engine(
+            store, app, network=headway.Network(["127.0.0.1:0"], access=Authorizer(Access()))
+        ) as engine,
         open_forwarder(engine.addresses, ["127.0.0.1:0"]) as forwarder,
     ):
         for where in (engine.addresses[0], forwarder.addresses[0]):
@@ -94,7 +96,7 @@ async def test_probe_works_over_tls(tmp_path: Path) -> None:
     """It trusts the authority that it is given."""
     made = certificates(tmp_path)
     async with headway.open_engine(
-        "memory:", app, listen=["127.0.0.1:0"], tls=made.server, access=Authorizer(Access())
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], tls=made.server, access=Authorizer(Access()))
     ) as engine:
         assert await probe(engine.addresses[0], "", "-tls-ca-cert", str(made.ca)) == SERVING
         assert await probe(engine.addresses[0]) == FAILED
@@ -115,7 +117,9 @@ async def test_health_client_of_grpcio_finds_every_service() -> None:
                 stub.Check(asked("nobody"), timeout=20)
             return statuses, refused.value.code(), next(stub.Watch(asked("nobody"), timeout=20)).status
 
-    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=Authorizer(Access())) as engine:
+    async with headway.open_engine(
+        "memory:", app, network=headway.Network(["127.0.0.1:0"], access=Authorizer(Access()))
+    ) as engine:
         statuses, code, unknown = await trio.to_thread.run_sync(client, engine.addresses[0])
     assert statuses == [health_pb2.HealthCheckResponse.SERVING] * len(SERVICES)
     assert code is grpc.StatusCode.NOT_FOUND

@@ -206,6 +206,8 @@ async def test_engine_limits_streams_of_callers_without_a_token() -> None:
                     code = error.code()
             return opened, code
 
-    async with headway.open_engine("memory:", listen=["127.0.0.1:0"], access=Authorizer(Access())) as engine:
+    async with headway.open_engine(
+        "memory:", network=headway.Network(["127.0.0.1:0"], access=Authorizer(Access()))
+    ) as engine:
         opened, code = await trio.to_thread.run_sync(client, engine.addresses[0])
     assert (opened, code) == (100, grpc.StatusCode.RESOURCE_EXHAUSTED)

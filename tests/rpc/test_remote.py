@@ -331,7 +331,7 @@ async def test_engine_with_listen_serves_writes_and_health(tmp_path: Path) -> No
             await rt.client.apply(target.new(request.id.name, Text(text=thing.data.text.upper())))
 
     where = ["127.0.0.1:0", f"unix:{tmp_path}/headway.sock"]
-    async with headway.open_engine("memory:", listening, listen=where, insecure=True) as engine:
+    async with headway.open_engine("memory:", listening, network=headway.Network(where, insecure=True)) as engine:
         assert engine.addresses[1] == where[1]
         for address in engine.addresses:
             async with rpc.open_channel(address, decoders=DECODERS) as channel:

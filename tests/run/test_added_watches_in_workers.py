@@ -58,7 +58,9 @@ async def test_missing_right_is_an_error_of_the_reconcile() -> None:
     ]
     text, token = new_token(["some", "all"])
     access = Authorizer(Access([Policy("some", rules), Policy("all", [])], [token]))
-    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+    async with headway.open_engine(
+        "memory:", server, network=headway.Network(["127.0.0.1:0"], access=access)
+    ) as engine:
         await engine.client.apply(team.new("wants", Team()))
         async with headway.open_workers(engine.addresses, app, process="w", token=text, report=report) as workers:
 

@@ -147,8 +147,8 @@ async def write(client, writer):
 
 async def main():
     listen = sys.argv[2:]
-    store = f"sqlite:{sys.argv[1]}"
-    async with headway.open_engine(store, pools.app, listen=listen, insecure=bool(listen), report=ignore) as engine:
+    network = headway.Network(listen, insecure=True)
+    async with headway.open_engine(f"sqlite:{sys.argv[1]}", pools.app, network=network, report=ignore) as engine:
         print("open", flush=True)
         if listen:
             await trio.sleep_forever()

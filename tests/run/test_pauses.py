@@ -319,7 +319,7 @@ async def test_worker_that_may_not_write_pauses_obeys_them() -> None:
     server = headway.App("server")
     server.registry.register(TEAM)
     async with headway.open_engine(
-        "memory:", server, listen=["127.0.0.1:0"], access=access, report=events.ignore
+        "memory:", server, network=headway.Network(["127.0.0.1:0"], access=access), report=events.ignore
     ) as engine:
         await pause_controller(engine.client, "staff/teams")
         await engine.client.apply(TEAM.new("core", Team()))

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
+from headway import testing
 from headway.errors import PrimingStalled
 from headway.events import RunEnded
 from tests.helpers.rig import Rig
@@ -34,8 +35,12 @@ async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
     """The limit is an argument of `open_engine`."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
-    async with headway.open_engine(
-        rig.store, rig.pools.app, report=rig.witness.report, wrap_channel=rig.channel.over, stall_limit=5
+    async with testing.open_engine(
+        rig.store,
+        rig.pools.app,
+        report=rig.witness.report,
+        wrap_channel=rig.channel.over,
+        timing=headway.Timing(stall_limit=5),
     ):
         await trio.sleep(6)
         assert [type(each.error) for each in rig.witness.events_of(RunEnded)] == [PrimingStalled]

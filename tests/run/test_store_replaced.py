@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events
+from headway import events, testing
 from headway.client import Client
 from headway.errors import StoreChanged
 from headway.rpc import Channel, InProcessChannel, Metadata
@@ -68,7 +68,7 @@ async def test_runs_restart_when_another_store_replaces_theirs(
         switches.append(Switch(channel))
         return script.over(switches[0])
 
-    async with headway.open_engine("memory:", app, report=reported.append, wrap_channel=through) as engine:
+    async with testing.open_engine("memory:", app, report=reported.append, wrap_channel=through) as engine:
         await engine.client.write(pool.new("ours"))
         await engine.wait_idle()
         assert seen[-1] == ["ours"]

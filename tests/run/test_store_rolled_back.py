@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events
+from headway import events, testing
 from headway.client import Client
 from headway.errors import LeaseLost, StoreChanged, StoreRolledBack
 from headway.rpc import Channel, InProcessChannel
@@ -76,7 +76,7 @@ async def rolled_back(*, streams_break: bool = True) -> AsyncIterator[RolledBack
         switches.append(Switch(channel))
         return script.over(switches[0])
 
-    async with headway.open_engine(store, app, report=reported.append, wrap_channel=through) as engine:
+    async with testing.open_engine(store, app, report=reported.append, wrap_channel=through) as engine:
         for name in ("old", "newer", "newest"):
             await engine.client.write(pool.new(name))
         await engine.wait_idle()

@@ -10,6 +10,7 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
+from headway import testing
 from headway.cache import Applied
 from headway.client import LeaseClient
 from headway.errors import LeaseLost, NotHeadway
@@ -251,7 +252,7 @@ async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: M
     async def never(_: headway.Runtime, __: headway.Request) -> None:
         """Do nothing: this is never reached."""
 
-    async with headway.open_engine(
+    async with testing.open_engine(
         rig.store, rig.pools.app, broken, report=rig.witness.report, wrap_channel=rig.channel.over
     ) as engine:
         await engine.client.apply(rig.pools.pool.new("a"))

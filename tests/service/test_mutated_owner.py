@@ -70,7 +70,7 @@ async def test_writer_must_be_able_to_read_the_owner_that_a_hook_assigns() -> No
     policies = [headway.access.Policy("pages", [READER])]
     access = headway.access.Authorizer(headway.access.Access(policies, [token]))
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
         headway.connect(engine.addresses[0], app, token=text) as client,
     ):
         for _ in range(2):

@@ -41,7 +41,9 @@ async def two_callers(folder: Path) -> AsyncIterator[tuple[Client, Client]]:
     rules = [Rule(verbs=("read", "list", "watch"), type="staff.*.*", partition="*", namespace="*")]
     access = Authorizer(Access([Policy("readers", rules)], [token for _, token in tokens]))
     async with (
-        headway.open_engine(f"sqlite:{folder / 'a.db'}", app, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine(
+            f"sqlite:{folder / 'a.db'}", app, network=headway.Network(["127.0.0.1:0"], access=access)
+        ) as engine,
         headway.connect(engine.addresses, app, token=tokens[0][0]) as many,
         headway.connect(engine.addresses, app, token=tokens[1][0]) as few,
     ):

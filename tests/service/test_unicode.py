@@ -69,7 +69,9 @@ async def test_refusal_by_a_hook_reaches_a_network_client_whatever_its_text() ->
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team, hooks=headway.Hooks(validate=validate))
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine,
+        headway.open_engine(
+            "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=ignore
+        ) as engine,
         headway.connect(engine.addresses, app) as client,
     ):
         for each in (client, engine.client):

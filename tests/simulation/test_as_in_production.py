@@ -127,7 +127,7 @@ def real(make: Make, scenario: Scenario, new_outside: Callable[[], Any]) -> Seen
 
     async def main() -> None:
         async with headway.open_engine(
-            "memory:", app, report=reported.append, process="p1", shutdown_bound=86_400
+            "memory:", app, report=reported.append, process="p1", timing=headway.Timing(shutdown_bound=86_400)
         ) as engine:
             world = World(engine, app, outside)
             await engine.wait_idle()

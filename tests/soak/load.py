@@ -16,6 +16,7 @@ import trio
 import headway
 from headway import field
 from headway.events import ignore
+from headway.journal import JournalOptions
 from headway.resource import pb
 from headway.run import _own_writes
 from headway.service import ResourceEncodings
@@ -173,7 +174,11 @@ async def opened(load: Load, store: str | Backend) -> AsyncIterator[headway.Engi
         stack.enter_context(patch.object(_own_writes, "KEPT", 500))
         stack.enter_context(patch.object(ResourceEncodings.__init__, "__defaults__", (128 << 10,)))
         async with headway.open_engine(
-            store, load.app, report=ignore, listen=["127.0.0.1:0"], insecure=True, journal_bytes=64 << 10
+            store,
+            load.app,
+            report=ignore,
+            network=headway.Network(["127.0.0.1:0"], insecure=True),
+            journal=JournalOptions(memory=64 << 10),
         ) as engine:
             await engine.wait_idle()
             yield engine

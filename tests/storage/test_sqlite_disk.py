@@ -157,7 +157,9 @@ async def test_client_gets_a_rejection_for_a_write_without_space(small_disk: Pat
     app = headway.App("staff")
     account = app.type("staff", "v1", "Account", Account)
     async with (
-        headway.open_engine(f"sqlite:{small_disk}/a.db", app, listen=["127.0.0.1:0"], insecure=True) as engine,
+        headway.open_engine(
+            f"sqlite:{small_disk}/a.db", app, network=headway.Network(["127.0.0.1:0"], insecure=True)
+        ) as engine,
         headway.connect(engine.addresses[0], app) as remote,
     ):
         await engine.client.write(account.new("ada", Account(login="ada")))

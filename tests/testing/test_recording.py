@@ -11,6 +11,7 @@ import pytest
 import trio
 
 import headway
+from headway import testing
 from headway.client import Client
 from headway.resource import Key
 from headway.rpc import Channel, InProcessChannel, open_channel
@@ -105,7 +106,7 @@ async def test_program_in_one_process_has_a_good_history(tmp_path: Path) -> None
     history = History()
     program = Program(history)
     channel = RecordingChannel("controllers", history.add, clock=trio.current_time)
-    async with headway.open_engine(f"sqlite:{tmp_path / 'staff.db'}", program.app, wrap_channel=channel.over) as engine:
+    async with testing.open_engine(f"sqlite:{tmp_path / 'staff.db'}", program.app, wrap_channel=channel.over) as engine:
         with trio.fail_after(30):
             await program.work(engine.client)
             await engine.wait_idle()
@@ -124,7 +125,7 @@ async def test_processes_on_a_network_have_a_good_history() -> None:
     for type in (program.job, program.copy):
         types.registry.register(type)
     async with (
-        headway.open_engine("memory:", types, listen=["127.0.0.1:0"], insecure=True) as engine,
+        headway.open_engine("memory:", types, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine,
         open_channel(engine.addresses[0], decoders={WATCH_LIST: WatchDecoder}) as wire,
         open_channel(engine.addresses[0], decoders={WATCH_LIST: WatchDecoder}) as other,
         headway.open_workers(

@@ -103,8 +103,7 @@ async def test_one_trace_spans_client_engine_and_workers(
             "memory:",
             types_alone(),
             report=events.ignore,
-            listen=[address],
-            insecure=True,
+            network=headway.Network([address], insecure=True),
             tracing=engine_spans.provider,
         ),
         working(address) as work,
@@ -145,7 +144,7 @@ async def test_traces_of_a_lost_history_end_with_it(tmp_path: Path, new_id: bool
 
     def serving(life: Spans) -> AbstractAsyncContextManager[headway.Engine]:
         return headway.open_engine(
-            store, app, report=events.ignore, listen=[address], insecure=True, tracing=life.provider
+            store, app, report=events.ignore, network=headway.Network([address], insecure=True), tracing=life.provider
         )
 
     backup = store.back_up()
@@ -210,7 +209,11 @@ async def test_client_that_does_not_ask_receives_the_same_bytes_as_without_traci
     spans, address = Spans(), f"unix:{tmp_path}/engine.sock"
     received: dict[bool, list[bytes]] = {}
     async with headway.open_engine(
-        "memory:", types_alone(), report=events.ignore, listen=[address], insecure=True, tracing=spans.provider
+        "memory:",
+        types_alone(),
+        report=events.ignore,
+        network=headway.Network([address], insecure=True),
+        tracing=spans.provider,
     ) as engine:
         team = headway.App("staff").type("staff", "v1", "Team", Team)
 
@@ -265,7 +268,11 @@ async def test_hostile_contexts_are_ignored_and_bounded(tmp_path: Path) -> None:
     spans, address, good = Spans(), f"unix:{tmp_path}/engine.sock", "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
     states = ["a=b," * 40, "x" * 513, "=", "a=" + "y" * 511, "key=with=equals"]
     async with headway.open_engine(
-        "memory:", types_alone(), report=events.ignore, listen=[address], insecure=True, tracing=spans.provider
+        "memory:",
+        types_alone(),
+        report=events.ignore,
+        network=headway.Network([address], insecure=True),
+        tracing=spans.provider,
     ) as engine:
         for number, each in enumerate(HOSTILE):
             await write_with(address, {"traceparent": each, "tracestate": "a=b"}, f"bad-{number}")
@@ -293,7 +300,11 @@ async def test_write_over_http_continues_the_trace_of_its_headers() -> None:
     spans, trace = Spans(), "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
     async with (
         headway.open_engine(
-            "memory:", types_alone(), report=events.ignore, http="127.0.0.1:0", insecure=True, tracing=spans.provider
+            "memory:",
+            types_alone(),
+            report=events.ignore,
+            network=headway.Network(http="127.0.0.1:0", insecure=True),
+            tracing=spans.provider,
         ) as engine,
         httpx.AsyncClient(base_url=f"http://{engine.http}", verify=NO_CERTIFICATES, timeout=PATIENCE) as http,
     ):

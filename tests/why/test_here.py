@@ -10,6 +10,7 @@ import trio
 import headway
 from headway.client import LeaseClient, pause_controller
 from headway.errors import InvalidArgument, NotFound, PermanentFailure
+from headway.journal import JournalOptions
 from headway.reconcile import Result
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
@@ -365,7 +366,7 @@ async def broken_start(_: headway.Runtime) -> None:
 
 async def test_without_a_journal_the_state_is_still_told() -> None:
     app, team = broken_app()
-    async with headway.open_engine("memory:", app, journal_bytes=0) as engine:
+    async with headway.open_engine("memory:", app, journal=JournalOptions(memory=0)) as engine:
         core = await engine.client.apply(team.new("core", Team()))
         why = await told(engine, core.id, "waiting")
         assert part(why).error == "ValueError: core has no lead"

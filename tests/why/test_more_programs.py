@@ -146,7 +146,7 @@ async def test_finalizer_of_a_process_that_is_gone_names_its_controller() -> Non
     """One that no process has had is said to be unknown, with what to do."""
     program, worker = Program(), Program()
     worker.app.controller(manages=worker.team, name="billing")(nothing)
-    async with program.opened(listen=["127.0.0.1:0"], insecure=True) as engine:
+    async with program.opened(network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine:
         new = program.team.new("core", Team())
         new.finalizers = {"billing", "payroll"}
         core = await engine.client.apply(new)

@@ -48,7 +48,7 @@ async def process(
 ) -> AsyncIterator[headway.Engine]:
     """Open an engine as a process of a server. One of its siblings is never there."""
     public = [f"unix:{folder}/public-{name}"] if listen else []
-    opened = headway.open_engine(kept(store), app, process=name, listen=public, insecure=listen)
+    opened = headway.open_engine(kept(store), app, process=name, network=headway.Network(public, insecure=listen))
     others = {each: str(folder / each) for each in (*NAMES, "web-3") if each != name}
     async with opened as engine, beside_siblings(engine, name, str(folder / name), others):
         yield engine

@@ -30,7 +30,7 @@ def types_only() -> headway.App:
 @asynccontextmanager
 async def serving() -> AsyncIterator[headway.Engine]:
     """Run an engine that has the types and no controllers."""
-    opened = headway.open_engine("memory:", types_only(), listen=["127.0.0.1:0"], insecure=True)
+    opened = headway.open_engine("memory:", types_only(), network=headway.Network(["127.0.0.1:0"], insecure=True))
     async with opened as engine:
         yield engine
 
@@ -75,7 +75,7 @@ async def test_worker_attends_again_after_its_server_was_restarted() -> None:
             nursery.start_soon(work)
             core = await engine.client.apply(team.new("core", Team()))
             await told(engine, core.id, "waiting")
-        opened = headway.open_engine("memory:", types_only(), listen=[address], insecure=True)
+        opened = headway.open_engine("memory:", types_only(), network=headway.Network([address], insecure=True))
         async with opened as engine:
             core = await engine.client.apply(team.new("core", Team()))
 

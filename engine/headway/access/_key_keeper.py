@@ -18,7 +18,7 @@ from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead, Repo
 async def keep_keys(
     authorizer: Authorizer, report: Report, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> NoReturn:
-    """Keep the keys of all issuers of an authorizer, until canceled. An engine with ``access=`` does this itself.
+    """Keep the keys of all issuers of an authorizer, until canceled. An engine with `Network.access` does this itself.
 
     The keys of each issuer are read at the beginning, then every ``refresh_interval``, and earlier, but at most every
     10 seconds, if a token names a key that is not known. If they cannot be read, the known ones are used for

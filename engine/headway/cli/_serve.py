@@ -23,7 +23,7 @@ from headway.cli._reload import files_of, hangups, held_hangups, reload_at_hangu
 from headway.cli._running import Exit, Usage, fail_by, fail_to_serve, run
 from headway.cli._sibling import Sibling, sibling_of
 from headway.controller import App
-from headway.engine import open_engine
+from headway.engine import Network, Timing, open_engine
 from headway.errors import DeclarationError, InvalidArgument, ManifestError
 from headway.events import ignore
 from headway.http import check_http_address
@@ -204,17 +204,19 @@ async def _serve(
             open_engine(
                 store,
                 *apps,
-                listen=listen,
-                http=http,
-                http_writes=http_writes,
-                tls=tls,
-                access=authorizer,
-                insecure=authorizer is None,
-                limits=limits,
-                share_ports=sibling is not None,
+                network=Network(
+                    listen,
+                    http=http,
+                    http_writes=http_writes,
+                    tls=tls,
+                    access=authorizer,
+                    insecure=authorizer is None,
+                    limits=limits,
+                    share_ports=sibling is not None,
+                ),
                 report=report,
                 process=options.process,
-                hard_exit=options.hard_exit,
+                timing=Timing(hard_exit=options.hard_exit),
                 gc_freeze=options.gc_freeze,
                 journal=options.journal,
             ) as engine,

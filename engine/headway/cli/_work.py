@@ -17,7 +17,7 @@ from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._reload import hangups, held_hangups, reload_at_hangups
 from headway.cli._running import Exit, Usage, fail_to_serve, run
 from headway.controller import App
-from headway.engine import open_workers
+from headway.engine import Timing, open_workers
 from headway.errors import DeclarationError, InvalidArgument
 from headway.rpc import Token, addresses
 
@@ -91,8 +91,7 @@ async def _work(
                 insecure=target.insecure,
                 timeout=target.timeout,
                 report=report,
-                lease_ttl=lease_ttl,
-                hard_exit=options.hard_exit,
+                timing=Timing(lease_ttl=lease_ttl, hard_exit=options.hard_exit),
                 gc_freeze=options.gc_freeze,
                 journal=options.journal,
             ) as workers,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from headway.base import async_block, check_keywords, check_trio
+from headway.base import async_block, check_keywords, check_text, check_token, check_trio, repr_text
 from headway.client import Client, LeaseClient
 from headway.controller import App
-from headway.engine._arguments import check_connection, combine_apps, combine_topics
+from headway.engine._arguments import combine_apps, combine_topics, is_tls
 from headway.engine._compared import Comparison
 from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
@@ -65,54 +66,71 @@ async def connect(
     """
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
-    check_connection(tls, server_name, token, insecure)
+    connection = Connection(tls=tls, server_name=server_name, token=token, insecure=insecure, timeout=timeout)
     comparison = Comparison(registry, combine_topics(apps).values())
-    async with open_remote(
-        endpoints, tls, server_name, timeout, token, insecure=insecure, comparison=comparison
-    ) as channel:
+    async with connection.open(endpoints, comparison) as channel:
         traced = tracing_by(tracing).channel(channel, remote=True)
         yield Client(traced, registry, token=token)
 
 
-def open_remote(
-    endpoints: str | Sequence[str],
-    tls: SSLContext | None,
-    server_name: str | None,
-    timeout: float,
-    token: Token,
-    *,
-    insecure: bool,
-    comparison: Comparison,
-    decoder: Callable[[], StreamDecoder] = WatchDecoder,
-) -> AbstractAsyncContextManager[Channel]:
-    """Return a channel to engines that can also watch resources.
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """The options of connections to engines, which `connect` describes.
 
-    Raises InvalidArgument, before anything is opened, for an invalid timeout and for a token that others could read on
-    its way.
+    Raises InvalidArgument for an invalid one.
     """
-    given: object = timeout
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
-        raise InvalidArgument(f"timeout must be > 0 seconds, not {given!r}")
-    # Checked here as well as at the first call, because workers would repeat that call as long as it fails.
-    if token and not insecure and (host := plain_text_host(addresses(endpoints), tls)):
-        raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))
-    from headway.rpc import open_channel
-    from headway.why import ATTEND, QuestionDecoder
 
-    decoders: dict[str, Callable[[], StreamDecoder]] = {
-        WATCH_LIST: decoder,
-        SUBSCRIBE: SubscribeDecoder,
-        ATTEND: QuestionDecoder,
-    }
-    return open_channel(
-        endpoints,
-        tls=tls,
-        server_name=server_name,
-        decoders=decoders,
-        timeout=timeout,
-        admits=comparison,
-        insecure=insecure,
-    )
+    tls: SSLContext | None
+    server_name: str | None
+    token: Token
+    insecure: bool
+    timeout: float
+
+    def __post_init__(self) -> None:
+        check_token(self.token() if callable(self.token) else self.token)
+        if not is_tls(self.tls):
+            raise InvalidArgument(
+                f"tls must be a TLS context, such as headway.rpc.client_tls(...), not {repr_text(self.tls)}"
+            )
+        if self.server_name is not None:
+            check_text("server_name", self.server_name, "'engine.example.com'")
+        insecure: object = self.insecure
+        if not isinstance(insecure, bool):
+            raise InvalidArgument(f"insecure must be True or False, not {repr_text(insecure)}")
+        given: object = self.timeout
+        if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+            raise InvalidArgument(f"timeout must be > 0 seconds, not {given!r}")
+
+    def open(
+        self,
+        endpoints: str | Sequence[str],
+        comparison: Comparison,
+        decoder: Callable[[], StreamDecoder] = WatchDecoder,
+    ) -> AbstractAsyncContextManager[Channel]:
+        """Return a channel to engines that can also watch resources.
+
+        Raises InvalidArgument, before anything is opened, for a token that others could read on its way.
+        """
+        # Checked here as well as at the first call, because workers would repeat that call as long as it fails.
+        if self.token and not self.insecure and (host := plain_text_host(addresses(endpoints), self.tls)):
+            raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))
+        from headway.rpc import open_channel
+        from headway.why import ATTEND, QuestionDecoder
+
+        decoders: dict[str, Callable[[], StreamDecoder]] = {
+            WATCH_LIST: decoder,
+            SUBSCRIBE: SubscribeDecoder,
+            ATTEND: QuestionDecoder,
+        }
+        return open_channel(
+            endpoints,
+            tls=self.tls,
+            server_name=self.server_name,
+            decoders=decoders,
+            timeout=self.timeout,
+            admits=comparison,
+            insecure=self.insecure,
+        )
 
 
 async def find_engine(channel: Channel, report: Report) -> None:

@@ -28,8 +28,8 @@ class Engine:
 
     Attributes:
         client: reads and writes resources, without a controller's fence.
-        addresses: the addresses it listens on, with the actual ports; empty unless ``listen`` was given.
-        http: the address at which it serves HTTP, with the actual port; None unless ``http`` was given.
+        addresses: the addresses it listens on, with the actual ports; empty without `Network.listen`.
+        http: the address at which it serves HTTP, with the actual port; None without `Network.http`.
     """
 
     def __init__(

@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 from ssl import SSLContext
 
-from headway.access import Authorizer
+import trio
+
+from headway.access import Audit
 from headway.base import BoundedReport, block_nursery
+from headway.engine._offer import Offer
 from headway.errors import DeclarationError
 from headway.events import CertificateRefused, CertificateRenewed, HandlerFailed, Report
 from headway.http import Bounds, RequestLimits, check_hypercorn
-from headway.resource import Registry
 from headway.rpc import Budget, Limits, MemoryReturn, ServerTls, Services, free_descriptors
 
 _MOST = 512
@@ -29,45 +31,43 @@ def http_connections() -> int:
     return _MOST if free is None else max(8, min(_MOST, free // 4))
 
 
-def beside_http(limits: Limits | None) -> Limits:
+def beside_http(limits: Limits) -> Limits:
     """Return the limits of a server of gRPC in the same process, which leaves the descriptors of HTTP's connections."""
-    limits, free = limits or Limits(), free_descriptors()
+    free = free_descriptors()
     return limits if free is None else replace(limits, connections=min(limits.connections, free - http_connections()))
 
 
 @asynccontextmanager
 async def serving_http(
-    address: str,
-    services: Services,
-    page: Services,
-    registry: Registry,
-    access: Authorizer | None,
-    tls: SSLContext | None,
-    report: Report,
-    limits: Limits | None,
-    *,
-    writes: bool,
+    offer: Offer, services: Services, audit: Audit, nursery: trio.Nursery
 ) -> AsyncIterator[tuple[str, Budget]]:
-    """Serve resources and the live page over HTTP at an address.
+    """Serve resources and the live page over HTTP at the address of the network.
 
     Yield it with its actual port, and the budget for unread replies, which a server of gRPC in the same process shares.
-
-    Args:
-        services: the services of the resources.
-        page: the services of the page.
-        writes: True if the page may change things.
 
     Raises:
         DeclarationError: the libraries are not installed.
         OSError: the address cannot be bound.
     """
+    network, access, report = offer.network, offer.network.access, offer.report
+    assert network.http is not None
     try:
         check_hypercorn()
         from headway.http import Offered, open_http
-        from headway.page import page_paths
+        from headway.page import PageHost, page_paths
     except ModuleNotFoundError as error:
         raise DeclarationError(f"http= needs {error.name}: pip install 'headway[http]'") from error
-    limits = limits or Limits()
+    page = PageHost(
+        offer.apps,
+        offer.services.observe,
+        offer.registry,
+        offer.backend,
+        writes=network.http_writes,
+        report=report,
+        refused=tuple if access is None else access.limiter.refused,
+    )
+    nursery.start_soon(page.follow, name="the numbers of the page")
+    limits = network.limits or Limits()
     bounded = BoundedReport(report)
 
     def failed(path: str, error: BaseException) -> None:
@@ -94,19 +94,20 @@ async def serving_http(
     )
     memory = MemoryReturn(_WORTH)
     replies = Budget(limits.server_replies_size, freed=memory.freed)
-    offered = Offered(services, registry, access, failed, requests, replies)
-    further = page_paths(offered._replace(services=Services(services, page)), writes=writes)
-    context = None if tls is None else partial(_current, _for_http(tls), report)
-    async with block_nursery() as nursery:
-        nursery.start_soon(bounded.report_rest, name="refused HTTP requests")
-        nursery.start_soon(memory.run, name="memory of HTTP")
-        async with open_http(address, offered, bounds, context, further) as served:
+    offered = Offered(services, offer.registry, access, failed, requests, replies)
+    pages = Services(services, offer.services.for_page(page, access, audit))
+    further = page_paths(offered._replace(services=pages), writes=network.http_writes)
+    context = None if network.tls is None else partial(_current, _for_http(network.tls), report)
+    async with block_nursery() as tasks:
+        tasks.start_soon(bounded.report_rest, name="refused HTTP requests")
+        tasks.start_soon(memory.run, name="memory of HTTP")
+        async with open_http(network.http, offered, bounds, context, further) as served:
             yield served, replies
-        nursery.cancel_scope.cancel()
+        tasks.cancel_scope.cancel()
 
 
 def _for_http(tls: SSLContext) -> ServerTls:
-    # `check_http` has refused any other context.
+    # `Network` has refused any other context.
     assert isinstance(tls, ServerTls)
     return tls.speaking("http/1.1")
 

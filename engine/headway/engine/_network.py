@@ -6,14 +6,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
-from ssl import SSLContext
 from typing import Any
 
 import trio
 
 from headway.access import Authorizer, Caller, Guarded
-from headway.engine._store_health import StoreHealth
-from headway.events import Report
+from headway.engine._offer import Offer
 from headway.resource import Registry
 from headway.rpc import Budget, DescribedFiles, Health, Limits, OpenStreams, Reflection, Services, open_server
 from headway.service import DescribedPayloads
@@ -25,27 +23,23 @@ _LAST_STATUS = 0.5
 
 @asynccontextmanager
 async def listening(
-    services: Services,
-    registry: Registry,
-    topics: Mapping[str, Topic[Any]],
-    access: Authorizer | None,
-    store: StoreHealth,
-    listen: Sequence[str],
-    tls: SSLContext | None,
-    report: Report,
-    limits: Limits | None,
-    *,
-    share_ports: bool = False,
-    replies: Budget | None = None,
+    offer: Offer, services: Services, limits: Limits, replies: Budget | None
 ) -> AsyncIterator[Sequence[str]]:
     """Serve the services at the addresses, and yield the addresses with their actual ports.
 
     ``replies`` is the budget for unread replies, if a server of HTTP shares it.
     """
-    health = _add_standard_services(services, registry, topics, access)
-    store.follow(lambda problem: health.set_all(serving=problem is None))
+    network = offer.network
+    health = _add_standard_services(services, offer.registry, offer.topics, network.access)
+    offer.health.follow(lambda problem: health.set_all(serving=problem is None))
     opened = open_server(
-        services, listen, tls=tls, limits=limits, notify=report, share_ports=share_ports, replies=replies
+        services,
+        network.listen,
+        tls=network.tls,
+        limits=limits,
+        notify=offer.report,
+        share_ports=network.share_ports,
+        replies=replies,
     )
     async with opened as server:
         try:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from headway.base import async_block, block_nursery, check_keywords, check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.controller import App, sealed
-from headway.engine._arguments import RunOptions, check_flag, combine_apps
+from headway.engine._arguments import check_endpoints, combine_apps, report_of
 from headway.engine._compared import Comparison
-from headway.engine._connect import find_engine, open_remote
+from headway.engine._connect import Connection, find_engine
+from headway.engine._options import Timing, given_or_default
 from headway.events import Report
 from headway.notify import PrimedCache, Wanted, open_primed
 from headway.rpc import Channel, Token, WithMetadata, token_metadata
@@ -34,7 +35,7 @@ async def open_cache(
     insecure: bool = False,
     timeout: float = 30.0,
     report: Report | None = None,
-    lag_limit: float = 30.0,
+    timing: Timing | None = None,
 ) -> AsyncIterator[PrimedCache]:
     """``async with headway.open_cache("10.0.0.1:9000", app, watches=[TEAM], indexes=[BY_LEAD]) as cache: ...``
 
@@ -51,7 +52,7 @@ async def open_cache(
         queries: the queries that you want to run.
         tls, server_name, token, insecure, timeout: as for `connect`.
         report: a function called with every event (`headway.events`). Default: log what an operator should know.
-        lag_limit: the time, in seconds, that a type's stream may lag behind before it is replaced.
+        timing: the `Timing.lag_limit` of the types' streams. Its other durations are for controllers.
 
     Raises:
         DeclarationError: if the apps, types, indexes and queries do not fit together.
@@ -64,17 +65,15 @@ async def open_cache(
     registry, _ = combine_apps(apps)
     wanted = Wanted(watches, indexes, queries)
     wanted.check(registry)
-    check_flag("insecure", insecure)
-    options = RunOptions(report, lag_limit, 60.0, 15.0, 10.0, None, False, None)
-    options.check()
-    report = options.safe_report()
-    opened: AbstractAsyncContextManager[Channel]
+    check_endpoints(endpoints)
+    connection = Connection(tls=tls, server_name=server_name, token=token, insecure=insecure, timeout=timeout)
+    timing = given_or_default("timing", timing, Timing, "Timing(lag_limit=60)")
+    report = report_of(report)
     opens = isinstance(endpoints, str | Sequence)
     comparison = Comparison(registry if opens else ())
-    if isinstance(endpoints, str | Sequence):
-        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure, comparison=comparison)
-    else:
-        opened = nullcontext(endpoints)
+    opened: AbstractAsyncContextManager[Channel] = (
+        connection.open(endpoints, comparison) if isinstance(endpoints, str | Sequence) else nullcontext(endpoints)
+    )
     raised: Exception | None = None
     try:
         async with sealed(apps), opened as bare, block_nursery() as nursery:
@@ -82,7 +81,7 @@ async def open_cache(
             nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
             if opens:
                 nursery.start_soon(find_engine, channel, report, name="finding an engine")
-            informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+            informers = Informers(channel, nursery, report, lag_limit=timing.lag_limit)
             async with open_primed(wanted, informers, report, informers.accept_store) as cache:
                 try:
                     yield cache

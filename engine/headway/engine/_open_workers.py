@@ -11,30 +11,23 @@ from headway.base import async_block, check_keywords, check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
-from headway.engine._arguments import (
-    RunOptions,
-    check_connection,
-    check_endpoints,
-    combine_apps,
-    combine_topics,
-    refuse_own_name,
-    refuse_shared_names,
-)
+from headway.engine._arguments import check_endpoints, check_flag, program_of, report_of
 from headway.engine._collector import GcFreeze
 from headway.engine._compared import Comparison
-from headway.engine._connect import find_engine, open_remote
+from headway.engine._connect import Connection, find_engine
 from headway.engine._engine import Engine
-from headway.engine._journaling import opened_journal
-from headway.engine._placing import Placing, supervisor, worker_name
+from headway.engine._journaling import journal_of, opened_journal
+from headway.engine._options import Timing, given_or_default
+from headway.engine._placing import Placing, worker_name
 from headway.engine._recording import recorded_events
 from headway.engine._running import start_controllers, watched_nursery
 from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
-from headway.journal import JOURNAL_BYTES
+from headway.journal import JournalOptions
 from headway.resource import ResourceId, pb, shared_message
 from headway.rpc import Channel, Token, WithMetadata, token_metadata
-from headway.run import LEASE_TTL, STALL_LIMIT, Pauses
+from headway.run import Pauses
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -54,16 +47,10 @@ async def open_workers(
     insecure: bool = False,
     timeout: float = 30.0,
     report: Report | None = None,
-    lease_ttl: float = LEASE_TTL,
-    lag_limit: float = 30.0,
-    stall_limit: float = STALL_LIMIT,
-    shutdown_bound: float = 10.0,
-    hard_exit: float | None = None,
-    gc_freeze: bool = False,
-    block_limit: float | None = 1.0,
-    journal: str | PathLike[str] | None = None,
-    journal_bytes: int = JOURNAL_BYTES,
+    timing: Timing | None = None,
+    journal: str | PathLike[str] | JournalOptions | None = None,
     tracing: TracerProvider | None = None,
+    gc_freeze: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -86,10 +73,7 @@ async def open_workers(
         server_name: the name that the certificates must have. Default: the endpoint's host.
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
         timeout: the timeout of a call, in seconds.
-        lease_ttl: the time, in seconds from 1 to 3,600, after which another process takes over the leases of one that
-            has died.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit, journal, journal_bytes,
-            tracing: as for `open_engine`.
+        report, timing, journal, tracing, gc_freeze: as for `open_engine`.
 
     An engine that cannot be reached is retried without limit; the report and the status say so.
 
@@ -102,52 +86,51 @@ async def open_workers(
             events.
     """
     check_trio("headway.open_workers")
-    registry, definitions = combine_apps(apps)
-    topics = combine_topics(apps)
-    refuse_own_name(apps)
-    refuse_shared_names(apps)
-    options = RunOptions(
-        *(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit),
-        *(journal, journal_bytes),
-    )
-    options.check()
+    program = program_of(apps)
+    registry = program.registry
+    report = report_of(report)
+    timing = given_or_default("timing", timing, Timing, "Timing(lease_ttl=15)")
+    check_flag("gc_freeze", gc_freeze)
     check_endpoints(endpoints)
-    check_connection(tls, server_name, token, insecure)
+    connection = Connection(tls=tls, server_name=server_name, token=token, insecure=insecure, timeout=timeout)
     name = worker_name(process)
     traced = tracing_by(tracing)
-    report = options.safe_report()
-    opened: AbstractAsyncContextManager[Channel]
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
-    comparison = Comparison(registry, topics.values()) if opens else Comparison(())
-    if isinstance(endpoints, str | Sequence):
-        opened = open_remote(
-            *(endpoints, tls, server_name, timeout, token),
-            insecure=insecure,
-            comparison=comparison,
-            decoder=traced.decoder,
-        )
-    else:
-        opened = nullcontext(endpoints)
+    comparison = Comparison(registry, program.topics.values()) if opens else Comparison(())
+    opened: AbstractAsyncContextManager[Channel] = (
+        connection.open(endpoints, comparison, traced.decoder)
+        if isinstance(endpoints, str | Sequence)
+        else nullcontext(endpoints)
+    )
     # Several controllers, and the block's own call, may raise the same error.
     alike = (SchemaMismatch, NotHeadway)
     with GcFreeze(gc_freeze) as freeze:
-        async with sealed(apps), opened_journal(options) as (recorded, start_writing), opened as bare:
+        async with sealed(apps), opened_journal(journal_of(journal)) as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
             named = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
             channel = traced.channel(named, remote=True, asks=True)
             async with (
                 recorded_events(channel, registry, report) as events,
-                watched_nursery(options, report, alike) as (nursery, _),
+                watched_nursery(timing, report, alike) as (nursery, _),
             ):
                 start_writing(nursery)
                 nursery.start_soon(events.run, name="events")
-                informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+                informers = Informers(channel, nursery, report, lag_limit=timing.lag_limit)
                 pauses = Pauses(informers)
                 nursery.start_soon(pauses.follow, name="paused controllers")
-                about = (pauses, events, channel, registry, report, stall_limit, name, lease_ttl, recorded, traced)
-                placing = Placing(informers, *about)
-                supervisors = [supervisor(*each, placing) for each in definitions.items()]
+                supervisors = Placing(
+                    informers=informers,
+                    pauses=pauses,
+                    events=events,
+                    channel=channel,
+                    registry=registry,
+                    report=report,
+                    timing=timing,
+                    process=name,
+                    journal=recorded,
+                    tracing=traced,
+                ).supervisors(program.definitions)
                 nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
                 if not supervisors and opens:
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
@@ -164,7 +147,7 @@ async def open_workers(
                 observe.supervisors = supervisors
                 if supervisors and opens:
                     nursery.start_soon(attend, channel, name, supervisors, report, name="questions of the server")
-                types = [type for definition in definitions.values() for type in definition.types]
+                types = [type for definition in program.definitions.values() for type in definition.types]
 
                 async def revision() -> int:
                     return (await informers.linearizable(types[0])).revision if types else 0

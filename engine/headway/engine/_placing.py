@@ -15,13 +15,15 @@ import re
 import socket
 import uuid
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 from headway.cache import Informers
 from headway.client import HeldLease, LeaseClient
 from headway.controller import Definition, GrowingDefinition, Sharded
-from headway.engine._tracing import UNTRACED, Untraced
+from headway.engine._options import Timing
+from headway.engine._tracing import Untraced
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.journal import ControllerJournal, Journal
@@ -61,8 +63,9 @@ def worker_name(given: str | None) -> str:
     return given
 
 
-class Placing(NamedTuple):
-    """The shared arguments of a process's controllers. If ``process`` is None, they need no leases."""
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """What the controllers of a process share. If ``process`` is None, they need no leases."""
 
     informers: Informers
     pauses: Pauses
@@ -70,19 +73,21 @@ class Placing(NamedTuple):
     channel: Channel
     registry: Registry
     report: Report
-    stall_limit: float
+    timing: Timing
     process: str | None
-    lease_ttl: float
-    journal: Journal | None = None
-    tracing: Untraced = UNTRACED
+    journal: Journal | None
+    tracing: Untraced
+
+    def supervisors(self, definitions: Mapping[str, Definition]) -> list[Supervisor]:
+        """Return the supervisors of controllers in this process, by the names of their fences."""
+        return [_supervisor(fence_name, definition, self) for fence_name, definition in definitions.items()]
 
 
-def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Supervisor:
-    """Return the supervisor of a controller in this process."""
+def _supervisor(fence_name: str, definition: Definition, placing: Placing) -> Supervisor:
     growing = GrowingDefinition(placing.tracing.definition(definition), placing.registry)
     journal = None if placing.journal is None else placing.journal.of(fence_name)
     if journal is not None:
-        placing = placing._replace(report=journal.around(placing.report))
+        placing = replace(placing, report=journal.around(placing.report))
     leading: Leading | None = None
     process = placing.process
     if process is not None and definition.placement == "singleton":
@@ -90,7 +95,7 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
             LeaseClient(placing.channel),
             fence_name,
             process,
-            placing.lease_ttl,
+            placing.timing.lease_ttl,
             placing.report,
             check=partial(_check, growing, placing.informers),
             warm=partial(_open, growing, placing.informers),
@@ -99,15 +104,14 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
     counts = Counter[str]()
     limit = definition.write_limit
     governor = None if limit is None else Governor(definition.full_name, limit, placing.report)
-    make = partial(_run, fence_name, growing, placing, journal, events, counts, governor)
-    added = partial(_added, growing)
+    make = partial(_run, placing, fence_name, growing, journal=journal, events=events, counts=counts, governor=governor)
     return Supervisor(
         definition.name,
         make,
         placing.report,
         fence_name=fence_name,
         leading=leading,
-        added_watches=added,
+        added_watches=partial(_added, growing),
         pauses=placing.pauses,
         growing=growing,
         journal=journal,
@@ -134,15 +138,16 @@ def _open(growing: GrowingDefinition, informers: Informers) -> None:
 
 
 def _run(
+    placing: Placing,
     fence_name: str,
     growing: GrowingDefinition,
-    placing: Placing,
+    owed: Owed,
+    lease: HeldLease | None,
+    *,
     journal: ControllerJournal | None,
     events: ControllerEvents,
     counts: Counter[str],
     governor: Governor | None,
-    owed: Owed,
-    lease: HeldLease | None,
 ) -> Run:
     definition = growing.current
     process = placing.process or SERVER
@@ -150,7 +155,7 @@ def _run(
     if isinstance(definition.placement, Sharded):
         # A shard is a member as well, named by its number, and a process could have the same name.
         member = f"members/{process}"
-        ownership = Shards(definition, process, placing.lease_ttl, owed)
+        ownership = Shards(definition, process, placing.timing.lease_ttl, owed)
     else:
         member = "" if definition.placement == "singleton" or placing.process is None else process
         ownership = EveryKey(definition.backoff, definition.min_interval)
@@ -166,7 +171,7 @@ def _run(
         ownership=ownership,
         lease=lease,
         owed=owed,
-        stall_limit=placing.stall_limit,
+        stall_limit=placing.timing.stall_limit,
         journal=journal,
         new_mapper=placing.tracing.new_mapper,
         record_event=events,

@@ -8,9 +8,9 @@ from contextlib import ExitStack, asynccontextmanager
 import trio
 
 from headway.base import leaves, only_error
-from headway.engine._arguments import RunOptions
 from headway.engine._collector import GcFreeze
 from headway.engine._loop_watch import watching_loop
+from headway.engine._options import Timing
 from headway.engine._shutdown import ShutdownWatch
 from headway.events import Report
 from headway.run import Supervisor
@@ -18,7 +18,7 @@ from headway.run import Supervisor
 
 @asynccontextmanager
 async def watched_nursery(
-    options: RunOptions, report: Report, alike: tuple[type[Exception], ...] = ()
+    timing: Timing, report: Report, alike: tuple[type[Exception], ...] = ()
 ) -> AsyncIterator[tuple[trio.Nursery, ShutdownWatch]]:
     """Open a nursery whose tasks are canceled at the end of the block.
 
@@ -31,8 +31,8 @@ async def watched_nursery(
     with ExitStack() as watches:
         try:
             async with trio.open_nursery() as nursery:
-                watches.enter_context(watching_loop(nursery, report, options.block_limit))
-                ending = ShutdownWatch(nursery, report, bound=options.shutdown_bound, hard_exit=options.hard_exit)
+                watches.enter_context(watching_loop(nursery, report, timing.block_limit))
+                ending = ShutdownWatch(nursery, report, bound=timing.shutdown_bound, hard_exit=timing.hard_exit)
                 watches.callback(ending.end)
                 try:
                     yield nursery, ending

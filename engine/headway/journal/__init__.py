@@ -10,7 +10,7 @@ from headway.journal._entries import Happened as Happened
 from headway.journal._entries import Ran as Ran
 from headway.journal._entries import Written as Written
 from headway.journal._file import JournalFile as JournalFile
-from headway.journal._journal import JOURNAL_BYTES as JOURNAL_BYTES
 from headway.journal._journal import ControllerJournal as ControllerJournal
 from headway.journal._journal import Journal as Journal
+from headway.journal._journal import JournalOptions as JournalOptions
 from headway.journal._writes import WriteJournal as WriteJournal

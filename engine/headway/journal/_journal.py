@@ -7,23 +7,47 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import repeat
+from os import PathLike
 from typing import Any
 
-from headway.base import own_frames, story
+from headway.base import check_keywords, check_whole, own_frames, repr_text, story
+from headway.errors import DeclarationError
 from headway.events import Reconciled, Report, receives_successes
 from headway.journal._entries import ENTRY, PART, EntryKey, Happened, Ran, TurnedAway
 from headway.journal._ring import Ring
 from headway.journal._writes import Sink, WriteJournal
-
-JOURNAL_BYTES = 16 << 20
-"""The default memory of an engine's journal, in bytes."""
 
 SLOT = ENTRY + 6 * PART
 """The memory that counts for a reconcile with one reason and one read. Larger ones take several slots."""
 
 _WIDTH = 8
 """The number of values that each slot takes."""
+
+
+@check_keywords
+@dataclass(frozen=True)
+class JournalOptions:
+    """The file and the memory of a journal: ``journal=headway.journal.JournalOptions(memory=64 << 20)``
+
+    Attributes:
+        path: a file to which the journal is also written, one JSON object a line. It is rotated.
+        memory: the memory, in bytes, of the record of what the controllers did, from which `Engine.why` answers. 0
+            keeps none.
+
+    Raises DeclarationError for an invalid option.
+    """
+
+    path: str | PathLike[str] | None = None
+    _: KW_ONLY
+    memory: int = 16 << 20
+
+    def __post_init__(self) -> None:
+        path: object = self.path
+        if path is not None and not isinstance(path, str | PathLike):
+            raise DeclarationError(f"journal={repr_text(path)} must be a path, such as journal='journal.jsonl'")
+        check_whole("memory", self.memory, 0, "16 << 20")
 
 
 class Journal:

@@ -45,7 +45,7 @@ async def generate_token(
     Args:
         name: the name of the peering here. Its copies will be in partition ``peer-NAME``.
         exports: the types to copy to the other side, or parts of them (`export`). None keeps the present ones.
-        addresses: the addresses at which the other side reaches this one. By default, the addresses of ``listen=``.
+        addresses: the addresses at which the other side reaches this one. By default, those of `Network.listen`.
         server_name: the name in the engine's certificate. By default, the host of each address.
         ca: the authorities that sign the engine's certificate, in PEM. By default, the other side's system knows them.
         plain_text: allow an exchange and a stream without TLS, between processes of one machine.

@@ -82,7 +82,7 @@ def addresses(text: str | Iterable[str]) -> list[Address]:
     if not parts:
         raise InvalidArgument(
             "expected at least one address, such as '127.0.0.1:9000', but got none: "
-            "an engine has one if it is opened with listen=['127.0.0.1:9000']"
+            "an engine has one if it is opened with network=headway.Network(['127.0.0.1:9000'], ...)"
         )
     return [address(part) for part in parts]
 

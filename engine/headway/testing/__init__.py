@@ -3,9 +3,10 @@
 `verdicts` and `check_backend` check a store against every promise of `headway.storage.Backend`. A check is an async
 function named after its claim; it raises AssertionError with an explanation if the claim does not hold.
 
-`ScriptedChannel` stands between an engine and its store and simulates network failures on command. `one_shot` runs one
-controller without workers: a test calls its reconciler or a mapper once and looks at the result. `stored` makes a
-resource as a store returns it.
+`open_engine` opens an engine as `headway.open_engine` does, with options that only tests use. A `ScriptedChannel`
+stands between such an engine and its store and simulates network failures on command. `one_shot` runs one controller
+without workers: a test calls its reconciler or a mapper once and looks at the result. `stored` makes a resource as a
+store returns it.
 
 `History` judges what many processes have seen of one store while they wrote to it, watched it and were killed. A
 `RecordingChannel` records what a process sees; a test can also add facts itself.
@@ -16,6 +17,7 @@ resource as a store returns it.
 """
 
 from headway.testing._converters import check_converters as check_converters
+from headway.testing._engine import open_engine as open_engine
 from headway.testing._live_run import LiveRun as LiveRun
 from headway.testing._one_shot import OneShot as OneShot
 from headway.testing._one_shot import RecordedEvent as RecordedEvent

@@ -17,7 +17,7 @@ import trio
 from headway.base import async_block
 from headway.client import Client
 from headway.controller import App, Definition
-from headway.engine import Engine, open_engine
+from headway.engine import Engine
 from headway.errors import Closed, DeclarationError, HeadwayError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
@@ -27,6 +27,7 @@ from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconcilin
 from headway.resource import Resource, ResourceId, ResourceType, did_you_mean, is_form_of, resource_id
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend
+from headway.testing._engine import open_engine
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")

@@ -4,7 +4,7 @@ It stands between an engine and a channel to a store in the same process. Everyt
 one of its methods. It is deterministic: nothing in it is random or depends on time.
 
     channel = ScriptedChannel()
-    async with open_engine("memory:", app, wrap_channel=channel.over) as engine:
+    async with headway.testing.open_engine("memory:", app, wrap_channel=channel.over) as engine:
         channel.hold(ACCOUNT)        # accounts lag from here on
         channel.writes(Fault.LOST)   # the controllers' next write happens, and its reply is lost
 """
@@ -91,7 +91,7 @@ class ScriptedChannel:
         self.opened: list[tuple[Kind, bool]] = []
 
     def over(self, inner: Channel) -> Channel:
-        """Put this channel over another one. Pass this method as `open_engine`'s ``wrap_channel``."""
+        """Put this channel over another one. Pass this method to `open_engine` as ``wrap_channel``."""
         self._inner = inner
         return self
 

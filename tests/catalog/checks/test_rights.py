@@ -135,7 +135,7 @@ async def test_rights_are_asked_for_over_the_network() -> None:
     ports, addresses = {"http": WorkloadPort(port=80)}, [WorkloadAddress(host="10.0.0.1")]
     passing = HealthStatus(type="http", status=Health.HEALTH_PASSING)
     async with (
-        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], access=access)) as engine,
         headway.connect(engine.addresses, app, token=text) as agent,
     ):
         theirs = await engine.client.write(WORKLOAD.new("db-1", Workload(ports=ports, addresses=addresses)))

@@ -22,7 +22,7 @@ NAME = "web.service.consul"
 @asynccontextmanager
 async def served(store: str, address: str) -> AsyncIterator[str]:
     """Serve a catalog in this process, as long as the block runs."""
-    async with headway.open_engine(store, app, listen=[address], insecure=True) as engine:
+    async with headway.open_engine(store, app, network=headway.Network([address], insecure=True)) as engine:
         yield engine.addresses[0]
 
 

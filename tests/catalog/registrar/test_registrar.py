@@ -58,7 +58,9 @@ async def world(path: Path) -> AsyncIterator[tuple[World, trio.Nursery]]:
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(PATIENCE))
         address = f"unix:{path}/catalog.sock"
-        engine = await stack.enter_async_context(headway.open_engine("memory:", app, listen=[address], insecure=True))
+        engine = await stack.enter_async_context(
+            headway.open_engine("memory:", app, network=headway.Network([address], insecure=True))
+        )
         client = await stack.enter_async_context(headway.connect(address, app))
         cache = await stack.enter_async_context(engine.open_cache(watches=[WORKLOAD, HEALTH_STATUS]))
         service, nursery = await stack.enter_async_context(local_service())

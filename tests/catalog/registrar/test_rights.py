@@ -42,7 +42,9 @@ async def test_registrar_and_dns_server_work_with_the_rights_of_the_readme(tmp_p
     source = Source("consul")
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(PATIENCE))
-        await stack.enter_async_context(headway.open_engine("memory:", app, listen=[address], access=access))
+        await stack.enter_async_context(
+            headway.open_engine("memory:", app, network=headway.Network([address], access=access))
+        )
         service, nursery = await stack.enter_async_context(local_service())
         registering = await stack.enter_async_context(headway.connect(address, app, token=tokens["registrar"][0]))
         asking = await stack.enter_async_context(headway.connect(address, app, token=tokens["dns"][0]))

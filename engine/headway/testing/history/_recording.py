@@ -36,7 +36,7 @@ class RecordingChannel:
 
         history = History()
         channel = RecordingChannel("web-1", history.add)
-        async with open_engine("sqlite:staff.db", app, wrap_channel=channel.over) as engine: ...
+        async with headway.testing.open_engine("sqlite:staff.db", app, wrap_channel=channel.over) as engine: ...
 
     Args:
         who: a unique name for this life of this process.
@@ -54,7 +54,7 @@ class RecordingChannel:
         self._watches = 0
 
     def over(self, inner: Channel) -> Channel:
-        """Put this channel over another one. Pass this method as `open_engine`'s ``wrap_channel``."""
+        """Put this channel over another one. Pass this method to `headway.testing.open_engine` as ``wrap_channel``."""
         self._inner = inner
         return self
 

@@ -73,7 +73,12 @@ async def serve(options: argparse.Namespace) -> None:
         shown = f"[{host}]" if ":" in host else host
         print(f"listening on {shown}:{listening.port}", flush=True)
         opening = headway.open_cache(
-            servers, app, watches=WATCHES, indexes=INDEXES, token=token, lag_limit=options.stale_limit
+            servers,
+            app,
+            watches=WATCHES,
+            indexes=INDEXES,
+            token=token,
+            timing=headway.Timing(lag_limit=options.stale_limit),
         )
         await source.follow(opening, lambda: client.get(SERVICE, "default"))
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from headway.controller import App
-from headway.engine import Engine, open_engine
+from headway.engine import Engine, Timing
 from headway.errors import StoreUnusable
 from headway.events import ignore
 from headway.resource import Registry
+from headway.testing._engine import open_engine
 from headway.testing.simulation.world._store import SimulatedStore
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class OtherEngine:
                     opened,
                     app,
                     process=self.process,
-                    lease_ttl=_LEASE_TTL,
+                    timing=Timing(lease_ttl=_LEASE_TTL),
                     report=ignore,
                     peer_links=self.links,
                 ) as self.engine:

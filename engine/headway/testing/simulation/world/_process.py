@@ -14,7 +14,7 @@ import trio
 from headway import events
 from headway.base import error_text, story
 from headway.controller import App
-from headway.engine import Engine, open_workers
+from headway.engine import Engine, Timing, open_workers
 from headway.errors import Closed, RemoteError
 from headway.resource import Position
 from headway.run import ControllerStatus
@@ -198,10 +198,9 @@ class Process:
                     traced_app(self.app, self._injector, self.name),
                     process=self.name,
                     report=self._report,
-                    lease_ttl=LEASE_TTL,
                     # The bound uses the real clock, and virtual time may stand still here. The run checks the time
                     # taken.
-                    shutdown_bound=_NEVER,
+                    timing=Timing(lease_ttl=LEASE_TTL, shutdown_bound=_NEVER),
                 )
                 async with opened as self.engine:
                     self.life = self.lives

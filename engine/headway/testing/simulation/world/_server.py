@@ -11,13 +11,14 @@ import trio
 from headway.api import Code, Interrupted
 from headway.client import Client
 from headway.controller import App
-from headway.engine import Engine, open_engine
+from headway.engine import Engine
 from headway.events import ignore
 from headway.protobuf import copy_message
 from headway.resource import TOMBSTONE, Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, QuotaService, ResourceService, StoreService, TypesService
 from headway.storage import Backend, Fence, Put
+from headway.testing._engine import open_engine
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Committed
 from headway.testing.simulation.oracles import is_of_peering
