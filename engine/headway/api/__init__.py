@@ -61,6 +61,7 @@ from headway.api._services import (
     SubscribeApi,
     TypesApi,
 )
+from headway.api._wrapper import Wrapper
 from headway.base import imported_later
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ __all__ = [
     "Stream",
     "SubscribeApi",
     "TypesApi",
+    "Wrapper",
     "answer_of",
     "answered",
     "call_of",

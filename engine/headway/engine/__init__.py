@@ -8,6 +8,8 @@ from headway.engine._arguments import combine_topics as combine_topics
 from headway.engine._compared import Comparison as Comparison
 from headway.engine._connect import connect as connect
 from headway.engine._engine import Engine as Engine
+from headway.engine._extension import Extension as Extension
+from headway.engine._extension import Host as Host
 from headway.engine._open_cache import open_cache as open_cache
 from headway.engine._open_engine import open_engine as open_engine
 from headway.engine._open_engine import run_engine as run_engine

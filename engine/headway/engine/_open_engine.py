@@ -9,13 +9,14 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from headway.base import async_block, check_keywords, check_trio
+from headway.base import async_block, check_keywords, check_trio, function_text
 from headway.cache import Informers, Isolation
 from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_backend, check_flag, check_store, program_of, report_of
 from headway.engine._collector import GcFreeze
 from headway.engine._engine import Engine
+from headway.engine._extension import Extension, check_extensions
 from headway.engine._journaling import journal_of, opened_journal
 from headway.engine._offer import Offer
 from headway.engine._options import Network, Timing, given_or_default
@@ -58,6 +59,7 @@ async def open_engine(
     journal: str | PathLike[str] | JournalOptions | None = None,
     tracing: TracerProvider | None = None,
     gc_freeze: bool = False,
+    extensions: Sequence[Extension] = (),
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -84,6 +86,8 @@ async def open_engine(
             excluded as well. Full collections become rarer: with a million resources, one blocks the event loop for
             half a second. All this affects the whole process, and the end of the block undoes it.
 
+        extensions: packages that add types, services, wrappers around services, controllers and tasks.
+
     Raises:
         DeclarationError: if the apps do not fit together, if a library for `Network.http` is not installed, or if
             ``process`` is not a valid name.
@@ -101,6 +105,7 @@ async def open_engine(
         journal=journal,
         tracing=tracing,
         gc_freeze=gc_freeze,
+        extensions=extensions,
     ) as engine:
         yield engine
 
@@ -117,6 +122,7 @@ async def run_engine(
     journal: str | PathLike[str] | JournalOptions | None,
     tracing: TracerProvider | None,
     gc_freeze: bool,
+    extensions: Sequence[Extension] = (),
     wrap_channel: Callable[[Channel], Channel] | None = None,
     peer_links: PeerLinks | None = None,
     isolation: Isolation | None = None,
@@ -124,6 +130,8 @@ async def run_engine(
     """Run an engine until the block ends. See `open_engine`, and `headway.testing.open_engine` for the last three."""
     check_trio("headway.open_engine")
     check_store(store)
+    check_extensions(extensions)
+    apps = [*apps, *(app for each in extensions for app in each.apps)]
     registry, definitions, topics = program_of(apps)
     network = given_or_default("network", network, Network, "Network(['127.0.0.1:9000'], insecure=True)")
     timing = given_or_default("timing", timing, Timing, "Timing(lease_ttl=15)")
@@ -140,7 +148,7 @@ async def run_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             replaced = await record_schemas(backend, registry)
-            services = EngineServices(traced.store(backend), registry, report, topics, recorded, replaced)
+            services = EngineServices(traced.store(backend), registry, report, topics, recorded, replaced, extensions)
             services.peerings.loads = freeze.load
             if peer_links is not None:
                 services.link_peers(peer_links)
@@ -191,6 +199,8 @@ async def run_engine(
                 nursery.start_soon(own.watch, name="the first peering")
                 absences = services.absences(own_client, report)
                 nursery.start_soon(absences.follow, name="controllers that run nowhere")
+                for task in (task for each in extensions for task in each.tasks):
+                    nursery.start_soon(task, services.host, name=f"extension {function_text(task)}")
                 health = StoreHealth(backend, [informers, own_informers], report)
                 nursery.start_soon(health.watch, name="the health of the store")
                 services.observe.refusals = health.refusals

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.access import Audit, Authorizer, Caller, Guarded
 from headway.base import CallerTurns, KeyTurns
 from headway.client import Client
+from headway.engine._extension import Extension, Host
 from headway.events import HandlerFailed, Report
 from headway.journal import Journal
 from headway.resource import Registry, ResourceId, pb
@@ -57,6 +58,7 @@ class EngineServices:
         topics: Mapping[str, Topic[Any]] | None = None,
         journal: Journal | None = None,
         replaced: Mapping[str, int] | None = None,
+        extensions: Sequence[Extension] = (),
     ) -> None:
         self._backend = backend
         self._registry = registry
@@ -101,9 +103,20 @@ class EngineServices:
             partial(ObserveService, self.observe, registry),
         ]
         self._migration = partial(MigrationService, backend, registry)
-        self._own = Services(*(service() for service in self._shared), encoders=watch_encoders(self._encodings))
-        others = (service() for service in self._shared[1:])
-        self._privileged = Services(resources(writes_copies=True), *others, encoders=watch_encoders(self._encodings))
+        self.host = Host(backend, registry, report)
+        self._wraps = [wrap for each in extensions for wrap in each.wraps]
+        self._added = [partial(service, self.host) for each in extensions for service in each.services]
+        others = [*(service() for service in self._shared[1:]), *(service(None) for service in self._added)]
+        self._own = self._services(resources(), *others)
+        self._privileged = self._services(resources(writes_copies=True), *others)
+
+    def _services(self, *services: Any) -> Services:
+        return Services(*map(self._wrapped, services), encoders=watch_encoders(self._encodings))
+
+    def _wrapped(self, service: Any) -> Any:
+        for wrap in self._wraps:
+            service = wrap(service)
+        return service
 
     @asynccontextmanager
     async def open_channels(
@@ -120,6 +133,7 @@ class EngineServices:
         channel = InProcessChannel(self._own, report=failed, lasting_leases=lasting_leases)
         privileged = InProcessChannel(self._privileged, report=failed, lasting_leases=lasting_leases)
         self.peerings.client, self.peerings.channel = Client(privileged, self._registry), privileged
+        self.host.client = Client(channel, self._registry)
         try:
             yield channel, privileged
         finally:
@@ -130,9 +144,8 @@ class EngineServices:
         """Return the services for clients on the network. Without ``access``, every client may do everything."""
         registry = self._registry
         if access is None:
-            self._own.add(TypesService(registry, self._topics))
-            self._own.add(self._migration())
-            self._own.add(self._peer_streams)
+            for service in (TypesService(registry, self._topics), self._migration(), self._peer_streams):
+                self._own.add(self._wrapped(service))
             return self._own
 
         replies = DescribedTypes(registry, self._topics)
@@ -141,12 +154,10 @@ class EngineServices:
             # A caller without any right to a type or topic must not learn its schema.
             return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic, replies=replies)
 
-        everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
+        everything: list[Callable[[Caller], Any]] = [*self._shared, *self._added, self._migration, types]
         guarded = (Guarded(service, access, registry, audit) for service in everything)
-        services = Services(*guarded, encoders=watch_encoders(self._encodings))
         # A stream brings the secret of its peering instead of a token.
-        services.add(self._peer_streams)
-        return services
+        return self._services(*guarded, self._peer_streams)
 
     def for_page(self, page: PageHost, access: Authorizer | None, audit: Audit) -> Services:
         """Return the answers of the page, each with the rights of its caller."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headway.base import async_block, check_keywords, repr_text
 from headway.cache import Isolation
 from headway.controller import App
-from headway.engine import Engine, Network, Timing, run_engine
+from headway.engine import Engine, Extension, Network, Timing, run_engine
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.journal import JournalOptions
@@ -38,6 +38,7 @@ async def open_engine(
     journal: str | PathLike[str] | JournalOptions | None = None,
     tracing: TracerProvider | None = None,
     gc_freeze: bool = False,
+    extensions: Sequence[Extension] = (),
 ) -> AsyncIterator[Engine]:
     """``async with headway.testing.open_engine("memory:", app, wrap_channel=channel.over) as engine: ...``
 
@@ -71,6 +72,7 @@ async def open_engine(
         journal=journal,
         tracing=tracing,
         gc_freeze=gc_freeze,
+        extensions=extensions,
         wrap_channel=wrap_channel,
         peer_links=peer_links,
         isolation=isolation,

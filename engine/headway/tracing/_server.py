@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 from opentelemetry.context import Context
+from typing_extensions import override
 
-from headway.api import Call, Handler, stream
+from headway.api import Call, Stream, Wrapper, stream
 from headway.resource import Changes
 from headway.rpc import Services
 from headway.service import CONSUL_SERVICE, RESOURCE_SERVICE, TRACES_HEADER, WATCH_LIST, TracedChanges, traced_encoder
@@ -23,42 +24,37 @@ def traced_services(services: Services, tracing: Tracing) -> Services:
 
     A context alone makes no span. The first span belongs to the commit, after all checks of the caller's rights.
     """
-    handlers = {path: _traced(path, handler, tracing.traces) for path, handler in services.handlers.items()}
     encoders = {path: traced_encoder(encoder) for path, encoder in services.encoders.items()}
-    return Services(_Handlers(handlers), encoders=encoders)
+    return Services(_Traced(services, tracing.traces), encoders=encoders)
 
 
-class _Handlers(NamedTuple):
-    by_path: Mapping[str, Handler]
+class _Traced(Wrapper):
+    def __init__(self, inner: Services, traces: CommitTraces) -> None:
+        super().__init__(inner)
+        self._traces = traces
 
-    def __mapping__(self) -> Mapping[str, Handler]:
-        return self.by_path
-
-
-def _traced(path: str, handler: Handler, traces: CommitTraces) -> Handler:
-    answer = handler.func
-
-    async def write(call: Call, request: Any) -> Any:
+    @override
+    async def unary(self, path: str, answer: Callable[[Call, Any], Awaitable[Any]], call: Call, request: Any) -> Any:
+        if path not in _WRITES:
+            return await answer(call, request)
         given = call.metadata
         trace = sampled_trace(given.get("traceparent"), given.get("tracestate", ""))
         # The task of a call may have inherited the span that was current when the server started.
         with attached(Context() if trace is None else context_of(trace)):
             return await answer(call, request)
 
+    @override
+    def streaming(self, path: str, opened: Callable[[Call, Any], Stream[Any]], call: Call, request: Any) -> Stream[Any]:
+        items = opened(call, request)
+        return self._with_traces(items) if path == WATCH_LIST and call.metadata.get(TRACES_HEADER) == "1" else items
+
     @stream
-    async def watch(call: Call, request: Any) -> AsyncGenerator[Any, None]:
-        asks = call.metadata.get(TRACES_HEADER) == "1"
-        async with answer(call, request) as items:
+    async def _with_traces(self, opened: Stream[Any]) -> AsyncGenerator[Any, None]:
+        of = self._traces.of
+        async with opened as items:
             async for item in items:
-                yield _with_traces(item, traces) if asks else item
-
-    if path in _WRITES:
-        return handler._replace(func=write)
-    return handler._replace(func=watch) if path == WATCH_LIST else handler
-
-
-def _with_traces(item: Any, traces: CommitTraces) -> Any:
-    if not isinstance(item, Changes):
-        return item
-    found = {each.revision: trace for each in item.changes if (trace := traces.of(each.revision)) is not None}
-    return TracedChanges(item.changes, found) if found else item
+                if not isinstance(item, Changes):
+                    yield item
+                    continue
+                found = {each.revision: trace for each in item.changes if (trace := of(each.revision)) is not None}
+                yield TracedChanges(item.changes, found) if found else item

@@ -1,0 +1,61 @@
+"""Extensions: packages that plug into an engine, which does not import them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.access import Caller
+from headway.api import Api, Wrapper
+from headway.base import repr_text
+from headway.client import Client
+from headway.controller import App
+from headway.errors import DeclarationError
+from headway.events import Report
+from headway.resource import Registry
+from headway.storage import Backend
+
+
+@dataclass
+class Host:
+    """The engine, as an extension sees it.
+
+    Attributes:
+        backend: the store.
+        registry: the types of all apps.
+        report: receives events.
+        client: reads and writes resources with every right. Services have it once the engine serves.
+    """
+
+    backend: Backend
+    registry: Registry
+    report: Report
+    client: Client = field(init=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """A package that plugs into an engine: ``open_engine("memory:", app, extensions=[counting])``.
+
+    Attributes:
+        apps: its types and controllers. The engine runs them beside those of the program.
+        services: its services, as functions that make one for a caller. Over the network, that is the caller's rights,
+            which the service must check; within the process, or without access control, it is None.
+        wraps: functions that put a `headway.api.Wrapper` around a service. The engine calls them for each service, its
+            own ones too. The first is the innermost.
+        tasks: async functions that run until the engine ends. An error of theirs ends the engine.
+    """
+
+    apps: Sequence[App] = ()
+    services: Sequence[Callable[[Host, Caller | None], Api]] = ()
+    wraps: Sequence[Callable[[Any], Wrapper]] = ()
+    tasks: Sequence[Callable[[Host], Awaitable[None]]] = ()
+
+
+def check_extensions(given: object) -> None:
+    """Raise DeclarationError if a value is not a list of extensions."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(x, Extension) for x in given):
+        raise DeclarationError(
+            f"extensions={repr_text(given)} must be a list, such as extensions=[headway.engine.Extension(apps=[app])]"
+        )

@@ -1,0 +1,192 @@
+"""Extensions: a package that the engine does not know adds a service, a wrapper, a controller and a task."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+from typing_extensions import override
+
+import headway
+from headway.access import Access, Authorizer, Caller, Policy, Rule, new_token
+from headway.api import Api, Call, Cardinality, Stream, Wrapper, method, stream
+from headway.client import call_service
+from headway.engine import Extension, Host
+from headway.errors import DeclarationError, NotHeadway, PermissionDenied
+from headway.protobuf import field, message
+from headway.rpc import open_channel
+
+
+@message(name="test.counting.Request")
+class Request:
+    name: str = field(1)
+
+
+@message(name="test.counting.Reply")
+class Reply:
+    calls: int = field(1)
+
+
+@headway.message
+class Job:
+    done: bool = field(1)
+
+
+class CountingApi(Api, service="test.counting.Counting"):
+    """The number of calls of a method."""
+
+    @method("Count", Request, Reply)
+    async def count(self, call: Call, request: Request, /) -> Reply:
+        """Return how often a method was called."""
+        raise NotImplementedError
+
+    @method("Follow", Request, Reply, Cardinality.UNARY_STREAM)
+    def follow(self, call: Call, request: Request, /) -> Stream[Reply]:
+        """Send the number twice."""
+        raise NotImplementedError
+
+
+class Counter(Wrapper):
+    """Counts the calls of all services by their methods."""
+
+    def __init__(self, inner: Any, counts: dict[str, int]) -> None:
+        super().__init__(inner)
+        self._counts = counts
+
+    def _note(self, path: str) -> None:
+        self._counts[path.rpartition("/")[2]] = self._counts.get(path.rpartition("/")[2], 0) + 1
+
+    @override
+    async def unary(self, path: str, answer: Callable[[Call, Any], Awaitable[Any]], call: Call, request: Any) -> Any:
+        self._note(path)
+        return await answer(call, request)
+
+    @override
+    def streaming(self, path: str, opened: Callable[[Call, Any], Stream[Any]], call: Call, request: Any) -> Stream[Any]:
+        self._note(path)
+        return opened(call, request)
+
+
+class Counting:
+    """The extension with its state."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.hosts: list[Host] = []
+        self.app = headway.App("counting")
+        self.job = self.app.type("counting", "v1", "Job", Job)
+        self.app.controller(manages=self.job)(self.reconcile)
+
+    async def reconcile(self, rt: headway.Runtime, request: headway.Request) -> None:
+        job = rt.cache.get(self.job, request.id)
+        if job is not None and not job.data.done:
+            job.data.done = True
+            await rt.client.write(job)
+
+    def service(self, host: Host, caller: Caller | None) -> CountingApi:
+        extension = self
+
+        class Served(CountingApi):
+            @override
+            async def count(self, call: Call, request: Request, /) -> Reply:
+                if caller is not None and not caller.may_know(extension.job.name):
+                    raise PermissionDenied("permission denied: you may not count calls")
+                return Reply(calls=extension.counts.get(request.name, 0))
+
+            @override
+            @stream
+            async def follow(self, call: Call, request: Request, /) -> AsyncGenerator[Reply, None]:
+                for _ in range(2):
+                    yield await self.count(call, request)
+
+        assert host.registry.find(self.job.name) is not None
+        return Served()
+
+    async def task(self, host: Host) -> None:
+        await host.client.write(self.job.new("first"))
+        self.hosts.append(host)
+        await trio.sleep_forever()
+
+    def extension(self) -> Extension:
+        return Extension(
+            apps=[self.app],
+            services=[self.service],
+            wraps=[lambda inner: Counter(inner, self.counts)],
+            tasks=[self.task],
+        )
+
+
+app = headway.App("plain")
+
+
+async def test_extension_adds_a_service_a_wrapper_a_controller_and_a_task() -> None:
+    counting = Counting()
+    async with headway.open_engine("memory:", app, extensions=[counting.extension()]) as engine:
+        with trio.fail_after(10):
+            await headway.until(engine.client, counting.job, "first", lambda job: job is not None and job.data.done)
+        before = counting.counts.get("Read", 0)
+        await engine.client.get(counting.job, "first")
+        reply = await call_service(engine.client, lambda channel: CountingApi.over(channel).count, Request(name="Read"))
+        assert reply.calls == before + 1
+        assert [host.client for host in counting.hosts]
+    async with headway.open_engine("memory:", app) as engine:
+        with pytest.raises(NotHeadway, match="Method not found"):
+            await call_service(engine.client, lambda channel: CountingApi.over(channel).count, Request())
+
+
+async def test_service_of_an_extension_is_served_over_the_network_with_the_rights_of_its_caller() -> None:
+    counting = Counting()
+    text, token = new_token(["reader"])
+    other, stranger = new_token([])
+    rule = Rule(verbs=["read"], type="counting.v1.Job", partition="*", namespace="*")
+    access = Authorizer(Access([Policy("reader", [rule])], [token, stranger]))
+    network = headway.Network(["127.0.0.1:0"], access=access)
+
+    def decoder() -> Any:
+        return lambda bodies: [headway.protobuf.decode(Reply, body) for body in bodies]
+
+    async with (
+        headway.open_engine("memory:", app, network=network, extensions=[counting.extension()]) as engine,
+        open_channel(engine.addresses[0], decoders={"/test.counting.Counting/Follow": decoder}) as channel,
+    ):
+        service = CountingApi.over(channel)
+        assert (await service.count(Call({"x-consul-token": text}), Request(name="Count"))).calls == 1
+        with pytest.raises(PermissionDenied, match="you may not count calls"):
+            await service.count(Call({"x-consul-token": other}), Request(name="Count"))
+        async with service.follow(Call({"x-consul-token": text}), Request(name="Count")) as items:
+            assert [item.calls async for item in items] == [2, 2]
+    assert counting.counts["Follow"] == 1
+
+
+async def test_error_of_a_task_ends_the_engine() -> None:
+    async def fails(_: Host) -> None:
+        raise RuntimeError("the task has failed")
+
+    with pytest.raises(RuntimeError, match="the task has failed"):
+        async with headway.open_engine("memory:", app, extensions=[Extension(tasks=[fails])]):
+            await trio.sleep_forever()
+
+
+async def test_task_ends_with_the_engine() -> None:
+    ended: list[str] = []
+
+    async def task(_: Host) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("ended")
+
+    async with headway.open_engine("memory:", app, extensions=[Extension(tasks=[task])]):
+        await wait_all_tasks_blocked()
+        assert ended == []
+    assert ended == ["ended"]
+
+
+@pytest.mark.parametrize("given", ["counting", [app], None, Extension()])
+async def test_what_is_no_list_of_extensions_is_refused(given: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"extensions=.* must be a list"):
+        async with headway.open_engine("memory:", app, extensions=given):
+            pass
