@@ -55,6 +55,7 @@ PRINTS = {
     "[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n"
     "1 False web-1\n[('devices/press', 'web-1')]\n",
+    "docs/guides/extending.md": "CountReply(calls=1)\n",
     "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n",
     "docs/guides/peering.md": "DIALS east\nada ['originPartition', 'originUid', 'originVersion', 'tier']\nNone\n",
