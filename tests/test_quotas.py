@@ -22,6 +22,7 @@ from headway.resource import NAMESPACE, QUOTA, Key, Kind, Namespace, Position, Q
 from headway.storage import Backend, MemoryBackend, SqliteBackend, Within, copy_store
 from headway.testing.conformance import KIND, put, thing
 from headway.testing.conformance.quotas import quota as kept_quota
+from headway.why import sentences
 from tests.helpers.etcd_server import EtcdServer
 
 
@@ -140,7 +141,7 @@ async def test_why_shows_the_refused_write_of_a_controller(autojump_clock: MockC
         await engine.client.write(quota("badges", group="staff", kind="Badge", max_resources=0))
         made = await engine.client.write(team.new("a", Team()))
         await trio.testing.wait_all_tasks_blocked()
-        said = " ".join((await engine.why(made.id)).sentences())
+        said = " ".join(sentences(await engine.why(made.id)))
         assert "quota 'badges' is exceeded: staff.Badge in partition default may have 0 resources and has 0" in said
 
 

@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway.observe import Metrics, Pages
 from headway.resource import CONTROLLER_RECORD
-from headway.why import _absent
+from headway.why import _absent, sentences
 from tests.cli.terminal import Terminal
 from tests.helpers.why_programs import broken_app, eventually
 from tests.why.test_workers import types_only
@@ -72,7 +72,7 @@ async def test_controller_of_a_dead_worker_is_missed_everywhere_until_a_worker_r
         assert f'headway_controller_ready{{controller="{TEAMS}"}} 0.0' in scraped
         [item] = (await engine.stuck(0)).items
         assert (item.controller, item.process, item.state) == (TEAMS, "web-1", "absent")
-        assert (await engine.stuck(3600)).items == ()
+        assert (await engine.stuck(3600)).items == []
         said = await terminal("why", "--stuck", "--longer-than", "0", server=engine.addresses[0])
         assert said.returncode == 7
         assert said.stdout.startswith("Controller staff/teams runs in no process since ")
@@ -83,7 +83,7 @@ async def test_controller_of_a_dead_worker_is_missed_everywhere_until_a_worker_r
                 return None if absent(engine) else True
 
             await eventually(runs)
-            assert (await engine.stuck(3600)).items == ()
+            assert (await engine.stuck(3600)).items == []
 
 
 @pytest.mark.usefixtures("soon")
@@ -95,8 +95,8 @@ async def test_restarted_server_misses_it_until_its_record_is_deleted(tmp_path: 
     async with serving(store) as engine:
         await eventually(lambda: missed(engine))
         [gone] = (await engine.why(TEAM.id("core"))).gone
-        assert (gone.process, gone.controllers) == ("web-1", (TEAMS,))
-        [line] = [each for each in (await engine.stuck(0)).sentences() if TEAMS in each]
+        assert (gone.process, gone.controllers) == ("web-1", [TEAMS])
+        [line] = [each for each in sentences(await engine.stuck(0)) if TEAMS in each]
         command = line.split("`")[1].removeprefix("headway ").split()
         assert (await terminal(*command, server=engine.addresses[0])).returncode == 0
 

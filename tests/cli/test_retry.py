@@ -13,6 +13,7 @@ from headway.client import LeaseClient
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
+from headway.why import sentences
 from tests.cli.terminal import Terminal
 from tests.helpers.why_programs import Team, broken_app, part, told
 from tests.why.test_workers import types_only
@@ -43,7 +44,7 @@ async def test_resource_that_waits_for_its_next_attempt_is_reconciled_at_once(te
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "staff/teams reconciles Team core now, in process server\n"
         why = await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
-        assert any("an operator" in each for each in why.sentences())
+        assert any("an operator" in each for each in sentences(why))
 
 
 async def test_worker_is_asked_by_its_server(terminal: Terminal) -> None:

@@ -20,6 +20,7 @@ from headway.protobuf import REDACTED
 from headway.resource import Resource
 from headway.testing import simulation
 from headway.testing.simulation.oracles import contents
+from headway.why import sentences
 from tests.cli.terminal import Terminal
 from tests.helpers.why_programs import PATIENCE, eventually
 
@@ -267,7 +268,7 @@ async def test_no_output_shows_a_secret(terminal: Terminal, told: Told) -> None:
         for status in engine.status():
             assert_clean("status", repr(status))
         assert_clean("metrics", told.metrics.text().decode())
-        for sentence in (await engine.why(vault)).sentences():
+        for sentence in sentences(await engine.why(vault)):
             assert_clean("why", sentence)
     kinds = {type(each) for each in told.events}
     assert {events.Reconciled, events.MappingFailed, events.IndexFailed} <= kinds

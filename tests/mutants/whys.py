@@ -96,7 +96,7 @@ WHY_MUTANTS = (
     Mutant(
         "an answer names resources that the caller may not observe",
         "why/_service.py",
-        "if it is None or it == why.resource or not it.name or ask(permissions.may_observe, it.id()):",
+        "if it is None or it == why.resource or not it.name or ask(permissions.may_observe, id_of(it)):",
         "if True:",
         _WORKERS,
     ),

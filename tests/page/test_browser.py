@@ -13,6 +13,7 @@ from headway.client import pause_controller
 from headway.page import PageHost, _others
 from headway.resource import QUOTA
 from headway.storage import MemoryBackend
+from headway.why import sentences
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
 from tests.helpers.why_programs import Team, broken_app
 from tests.page import shop
@@ -56,7 +57,7 @@ async def test_failed_reconcile_appears_with_its_why(record_property: Callable[[
         assert "for attempt 2" in told or "for attempt 3" in told
         assert "shop.py" in told
         # The page says the same as `why`, except for the times that pass.
-        assert any("Condition Billed is FALSE" in line and line.strip() in told for line in answer.sentences())
+        assert any("Condition Billed is FALSE" in line and line.strip() in told for line in sentences(answer))
         await browser.wait("document.querySelector('.timeline .run.bad') !== null")
         # A repaired resource leaves the list by itself.
         await lost_order(running, customer="ada")

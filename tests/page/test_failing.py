@@ -67,20 +67,18 @@ async def test_unmapped_change_is_listed_with_its_resource_and_error() -> None:
 class Seen(NamedTuple):
     """What the page knows of a controller of the server's process, as far as its failures."""
 
-    failing: tuple[Failing, ...]
+    failing: list[Failing]
 
 
-def failures(count: int, at: float, name: str = "f", type: TypeName = TEAM) -> tuple[Failing, ...]:
-    return tuple(
-        Failing(Ref(str(type), name=f"{name}{number}"), "failed", "E", 1, at + number) for number in range(count)
-    )
+def failures(count: int, at: float, name: str = "f", type: TypeName = TEAM) -> list[Failing]:
+    return [Failing(Ref(str(type), name=f"{name}{number}"), "failed", "E", 1, at + number) for number in range(count)]
 
 
 def test_process_with_a_wrong_clock_does_not_fill_the_list_of_what_fails() -> None:
     """Each process has its turn, the server's own first, and nothing is said to fail in the future."""
     now = wall_time()
 
-    def of(process: str, failing: tuple[Failing, ...]) -> Other:
+    def of(process: str, failing: list[Failing]) -> Other:
         return Other(Elsewhere("", process, "staff/teams", TEAM.unversioned, ControllerNow(failing=failing)))
 
     host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())

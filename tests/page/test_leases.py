@@ -119,7 +119,7 @@ async def test_failures_of_other_processes_are_in_the_list_the_newest_first() ->
 
     def of(process: str, *failing: Failing, gone: float = 0.0) -> Other:
         kind = shop.ORDER.kind
-        return Other(Elsewhere("", process, "shop/billing", kind, ControllerNow(failing=failing), gone=gone))
+        return Other(Elsewhere("", process, "shop/billing", kind, ControllerNow(failing=list(failing)), gone=gone))
 
     def order(at: float, error: str, type: str = "shop.v1.Order") -> Failing:
         return Failing(Ref(type, "p", "n", "a"), "failed", error, 2, at)
@@ -141,7 +141,7 @@ async def test_many_failures_of_one_resource_leave_turns_and_are_shown_in_part()
     """A process invents the names of its controllers, and may say of each that the same resource fails."""
     order = Failing(Ref("shop.v1.Order", "p", "n", "a"), "failed", "no", 2, 1.0)
     host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
-    now = ControllerNow(failing=(order,) * 40)
+    now = ControllerNow(failing=[order] * 40)
     host.others.seen = [Other(Elsewhere("", "web-1", f"shop/{n}", shop.ORDER.kind, now)) for n in range(100)]
     turns = 0
 

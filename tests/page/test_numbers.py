@@ -27,7 +27,7 @@ from headway.page._service import CALLER_SEARCHES, Event
 from headway.resource import TypeName
 from headway.run import ControllerStatus, TypeStatus
 from headway.storage import MemoryBackend
-from headway.why import ControllerWhy, ObserveHost, PastReconcile, PastWrite, Ref, Why
+from headway.why import ControllerWhy, ObserveHost, PastReconcile, PastWrite, Ref, Why, ref_text
 from tests.page import shop
 from tests.page.gated import GatedSnapshots, Kept
 from tests.page.kit import until
@@ -300,19 +300,24 @@ def test_payload_is_shown_without_its_secrets() -> None:
 def test_sentences_link_to_the_resources_that_they_name() -> None:
     """The longest name wins, a part of a longer name is not linked, and all other text stays as it is."""
     core, core_2 = Ref("a.v1.Team", "default", "default", "core"), Ref("a.v1.Team", "default", "default", "core-2")
-    pieces = linked("Team core-2 and Team core-23, Team core.", [core, core_2])
+    pieces = linked("Team core-2 and Team core-23, Team core.", {ref_text(each): each for each in (core, core_2)})
     assert "".join(each["text"] for each in pieces) == "Team core-2 and Team core-23, Team core."
     assert [(each["text"], each["ref"]["name"]) for each in pieces if "ref" in each] == [
         ("Team core-2", "core-2"),
         ("Team core", "core"),
     ]
-    assert linked("<b>Team</b>", []) == [{"text": "<b>Team</b>"}]
+    assert linked("<b>Team</b>", {}) == [{"text": "<b>Team</b>"}]
 
 
 def test_timeline_has_changes_and_reconciles_in_order_of_time() -> None:
     """The newest first, whatever their kind."""
     why = Why(
-        writes=(PastWrite(at=3.0, revision=8, verb="written"), PastWrite(at=1.0, revision=7, verb="created")),
-        controllers=(ControllerWhy("a/b", reconciles=(PastReconcile(at=2.0, outcome="done"),)),),
+        writes=[PastWrite(at=3.0, revision=8, verb="written"), PastWrite(at=1.0, revision=7, verb="created")],
+        controllers=[
+            ControllerWhy(
+                "a/b",
+                reconciles=[PastReconcile(at=2.0, outcome="done")],
+            ),
+        ],
     )
     assert [(each["what"], each["at"]) for each in timeline(why)] == [("write", 3.0), ("run", 2.0), ("write", 1.0)]

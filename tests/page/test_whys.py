@@ -103,9 +103,9 @@ async def test_shared_answer_is_reduced_to_the_rights_of_each_viewer() -> None:
 @pytest.mark.parametrize("first_attempts", [(1, 1, 1), (0, 0, 0)], ids=["this version", "an earlier worker"])
 def test_each_reconcile_of_a_timeline_has_an_id_of_its_own(first_attempts: tuple[int, ...]) -> None:
     """A worker of an earlier version does not send the first attempt. The page shows one entry for each id."""
-    reconciles = tuple(
+    reconciles = [
         PastReconcile(100.0 - number, "failed", 0.1 + number, 0.0, 1, first_attempt=first, first_seconds=first * number)
         for number, first in enumerate(first_attempts)
-    )
+    ]
     part = ControllerWhy(name="staff/teams", process="web-1", reconciles=reconciles)
-    assert len({entry["id"] for entry in timeline(Why(controllers=(part,)))}) == len(reconciles)
+    assert len({entry["id"] for entry in timeline(Why(controllers=[part]))}) == len(reconciles)

@@ -6,6 +6,7 @@ import pytest
 
 import headway
 from headway import field
+from headway.why import sentences
 from tests.helpers.why_programs import Team, broken_app, part, told
 from tests.page import shop
 from tests.page.kit import EVERYTHING, Shop, open_shop, rule, until
@@ -89,7 +90,7 @@ async def test_failed_key_is_retried_at_once() -> None:
         assert (answered.status_code, answered.json()) == (200, {"running": False})
         await until(lambda: attempts() > before)
         why = await running.engine.why(shop.ORDER.id("lost"))
-        assert any("an operator" in each for each in why.sentences())
+        assert any("an operator" in each for each in sentences(why))
         for wrong in ({"controller": "shop/depots"}, {"type": "shop.v1.Nothing"}, {"name": 7}, {"name": "A B"}):
             assert (await visitor.change("POST", "/page/retry", {**body, **wrong})).status_code == 400, wrong
 
@@ -109,7 +110,7 @@ async def test_worker_retries_a_failed_key_at_once() -> None:
             before = part(first).attempt
             assert (await page.change("POST", "/page/retry", body)).status_code == 200
             again = await told(running.engine, team.id("core"), "waiting", also=lambda it: it.attempt > before)
-            assert any("an operator" in each for each in again.sentences())
+            assert any("an operator" in each for each in sentences(again))
             other = await page.change("POST", "/page/retry", {**body, "controller": "staff/leads"})
             assert other.status_code == 400
         assert (await page.change("POST", "/page/retry", body)).status_code == 400

@@ -21,6 +21,7 @@ from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.run import EventRecorder, _events
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
+from headway.why import sentences
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.service_errors import failed
 
@@ -250,7 +251,7 @@ async def test_refused_event_is_counted_and_fails_no_reconcile(
         assert "no events today" in lost.lost.error
         assert channel.tried <= tries + 1
         answer = await engine.why(team.id)
-        assert any("of its events could not be stored" in line for line in answer.sentences())
+        assert any("of its events could not be stored" in line for line in sentences(answer))
         if why == "denied":
             # After half a minute it tries again.
             channel.fails = None

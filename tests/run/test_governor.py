@@ -15,6 +15,7 @@ from headway import field
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Reconciled, RunEnded, WritesHeld, ignore
 from headway.run import Governor
+from headway.why import sentences
 
 
 @headway.message(name="tests.governed.Team")
@@ -159,12 +160,12 @@ async def test_controller_that_holds_writes_back_says_so(autojump_clock: MockClo
         assert status.brief_notice == "holds back writes, because of its write_limit"
         assert not status.problem, "it is well, and ready"
         why = await engine.why(program.team.id("core"))
-        assert f"It {text}." in " ".join(why.sentences())
+        assert f"It {text}." in " ".join(sentences(why))
         await engine.wait_idle()
         governed = program.status().governed
         assert (governed.waiting, governed.seconds, governed.held, governed.held_seconds) == (0, 0.0, 3, 6.0)
         assert program.status().notice == ""
-        assert text not in " ".join((await engine.why(program.team.id("core"))).sentences())
+        assert text not in " ".join(sentences(await engine.why(program.team.id("core"))))
     (held,) = program.of(WritesHeld)
     assert (held.controller, held.waiting) == ("staff/writer", 1)
 

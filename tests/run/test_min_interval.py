@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.errors import DeclarationError
+from headway.why import sentences
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
@@ -96,8 +97,8 @@ async def test_why_says_that_a_key_is_paced_and_an_operator_need_not_wait(
         why = await engine.why(team.id)
         [part] = why.controllers
         assert (part.state, round(part.until - why.at)) == ("paced", 3000)
-        assert any("because the controller's min_interval has not passed" in line for line in why.sentences())
-        assert (await engine.stuck(60.0)).items == ()
+        assert any("because the controller's min_interval has not passed" in line for line in sentences(why))
+        assert (await engine.stuck(60.0)).items == []
         assert [cause.what for cause in part.causes] == ["changed"]
         run = next(iter(engine.controllers.values())).run
         assert run is not None

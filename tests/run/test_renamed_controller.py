@@ -51,4 +51,4 @@ async def test_renamed_controller_leaves_finalizers_and_begins_at_term_1(
     assert (left.is_deleting, left.finalizers) == (True, frozenset({"teams"}))
     assert set(after) == {1}
     assert why.stored is not None
-    assert why.stored.finalizers == (Finalizer("teams", ""),)  # of no known controller
+    assert why.stored.finalizers == [Finalizer("teams", "")]  # of no known controller

@@ -16,7 +16,7 @@ from headway.base._clock import WALL
 from headway.errors import HeadwayError
 from headway.events import ControllersClash
 from headway.resource import CONTROLLER_RECORD, Kind, TypeName
-from headway.why import Absences, ObserveHost, _absent, _host
+from headway.why import Absences, ObserveHost, _absent, _host, sentences
 from tests.helpers.why_programs import broken_app
 from tests.why.test_workers import ATTEND, attend, channel_to, types_only
 
@@ -153,7 +153,7 @@ async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_cont
         assert await stage.look(server) == [TEAMS]
         assert server.host.absent[0].since == stopped
         core = await stage.engine.client.apply(TEAM.new("core", metadata={"finalizers": "teams"}))
-        told = "\n".join((await server.host.why(core.id)).sentences())
+        told = "\n".join(sentences(await server.host.why(core.id)))
         assert "Its finalizer teams is removed by controller staff/teams." in told
         async with server.attended("web-1", TEAMS) as questions:
             await anext(questions)

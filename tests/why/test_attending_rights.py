@@ -117,7 +117,7 @@ async def test_process_is_asked_about_what_its_caller_may_read(rules: Sequence[R
     process = Process(host, LEASE, *rules)
     why = await answered(process, lambda: host.why(MERGER))
     assert [each.why is not None and each.why.name for each in process.asked] == (["merger"] if asked else [])
-    assert why.unreachable == ()
+    assert why.unreachable == []
 
 
 @pytest.mark.parametrize(("office", "asked"), [("west-1", True), ("east-1", False), (None, False)])
@@ -159,7 +159,7 @@ async def test_process_is_not_told_of_other_types_that_are_asked_about() -> None
     await answered(process, lambda: host.stuck(1, {"staff.v1.Team", "bank.v1.Account", "bank.v2.Account"}))
     assert [each.types for each in process.asked] == [["staff.v1.Team"]]
     process.asked.clear()
-    assert (await answered(process, lambda: host.stuck(1, {"bank.v1.Account"}))).unreachable == ()
+    assert (await answered(process, lambda: host.stuck(1, {"bank.v1.Account"}))).unreachable == []
     assert process.asked == []
 
 

@@ -10,7 +10,7 @@ import headway
 from headway import events
 from headway.builtin import builtin_app
 from headway.resource import NAMESPACE, PARTITION, PEERING
-from headway.why import Finalizer, Ref, Stored, Why
+from headway.why import Finalizer, Ref, Stored, Why, sentences
 from headway.why.answers import OWN_FINALIZERS
 from tests.helpers.why_programs import Account, Team, eventually
 
@@ -21,11 +21,11 @@ async def nothing(rt: headway.Runtime, request: headway.Request[Any]) -> None:
     """Reconcile without doing anything."""
 
 
-async def sentences(engine: headway.Engine, id: headway.ResourceId, sign: str) -> list[str]:
+async def told_of(engine: headway.Engine, id: headway.ResourceId, sign: str) -> list[str]:
     """Return the sentences about a resource, without indentation, once one of them has this sign."""
 
     async def ask() -> list[str] | None:
-        told = [each.strip() for each in (await engine.why(id)).sentences()]
+        told = [each.strip() for each in sentences(await engine.why(id))]
         return told if any(sign in each for each in told) else None
 
     return await eventually(ask)
@@ -42,14 +42,14 @@ async def test_namespace_that_waits_names_its_controller_and_what_is_left() -> N
         core = await engine.client.write(new)
         await engine.client.delete(PARTITION.id("east"))
 
-        told = await sentences(engine, blue.id, "Its condition Emptied says what is left.")
+        told = await told_of(engine, blue.id, "Its condition Emptied says what is left.")
         assert (
             "Its finalizer headway.tenancy is removed by controller headway/namespaces once nothing is left in the "
             "namespace. Its condition Emptied says what is left." in told
         )
         assert any(each.startswith("Condition Emptied is FALSE") and "1 staff.v1.Team" in each for each in told)
         assert not any("by hand" in each for each in told)
-        told = await sentences(engine, PARTITION.id("east"), "Its condition Emptied says what is left.")
+        told = await told_of(engine, PARTITION.id("east"), "Its condition Emptied says what is left.")
         assert any("is removed by controller headway/partitions once nothing is left" in each for each in told)
         assert not any("by hand" in each for each in told)
 
@@ -69,8 +69,8 @@ def test_own_finalizers_are_those_of_the_controllers_that_an_engine_runs() -> No
 
 
 def test_peering_names_the_controllers_of_both_finalizers() -> None:
-    held = tuple(map(Finalizer, ("headway.peer-stream", "headway.peering")))
-    told = Why(NOW, Ref(str(PEERING.name), name="west"), stored=Stored("5", "01J", None, True, (), held)).sentences()
+    held = list(map(Finalizer, ("headway.peer-stream", "headway.peering")))
+    told = sentences(Why(NOW, Ref(str(PEERING.name), name="west"), stored=Stored("5", "01J", None, True, [], held)))
     assert [each.strip() for each in told if "Its finalizer" in each] == [
         "Its finalizer headway.peer-stream is removed by controller headway/peer-streams once the other side has been "
         "notified.",
@@ -91,4 +91,4 @@ async def test_finalizer_is_of_the_controller_that_manages_the_type() -> None:
             core = await engine.client.write(team.new("core", metadata={"finalizers": "cleanup reaper"}))
             stored = (await engine.why(core.id)).stored
             assert stored is not None
-            assert stored.finalizers == (Finalizer("cleanup", "staff/cleanup"), Finalizer("reaper"))
+            assert stored.finalizers == [Finalizer("cleanup", "staff/cleanup"), Finalizer("reaper")]

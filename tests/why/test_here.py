@@ -15,7 +15,7 @@ from headway.reconcile import Result
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
-from headway.why import Ref, Touched
+from headway.why import Ref, Touched, sentences
 from tests.helpers.why_programs import PATIENCE, Account, Parts, Team, broken_app, part, told
 
 CORE = Ref("staff.v1.Team", "default", "default", "core")
@@ -35,7 +35,7 @@ async def test_failure_is_told_with_its_traceback_and_its_cause() -> None:
         assert found.attempt >= 2
         newest = found.reconciles[0]
         assert (newest.outcome, newest.error) == ("failed", found.error)
-        assert newest.reads == (Touched("get", CORE, int(core.version)),)
+        assert newest.reads == [Touched("get", CORE, int(core.version))]
         assert why.stored is not None
         assert why.stored.version == core.version
         assert [(each.revision, each.verb) for each in why.writes] == [(int(core.version), "created")]
@@ -64,7 +64,7 @@ async def test_paused_controller_is_told_with_the_reason() -> None:
         core = await engine.client.apply(team.new("core", Team()))
         why = await told(engine, core.id, "queued", also=lambda each: each.paused)
         text = "It is paused (an audit), so it reconciles nothing. To end that: `headway resume staff/teams`."
-        assert [text] == [line.strip() for line in why.sentences() if "paused" in line]
+        assert [text] == [line.strip() for line in sentences(why) if "paused" in line]
         [item] = (await engine.stuck(0.0)).items
         assert (item.resource, item.state, item.error) == (CORE, "queued", "the controller is paused (an audit)")
 
@@ -85,10 +85,10 @@ async def test_success_makes_it_idle_and_lists_what_was_written() -> None:
         assert found.since == pytest.approx(found.reconciles[0].at)
         assert {each.outcome for each in found.reconciles} == {"done"}
         first = found.reconciles[-1]
-        assert first.reads == (Touched("list", Ref("staff.v1.Account")),)
+        assert first.reads == [Touched("list", Ref("staff.v1.Account"))]
         [account] = await engine.client.list(parts.account)
         ada = Ref("staff.v1.Account", "default", "default", "ada")
-        assert first.writes == (Touched("written", ada, int(account.version)),)
+        assert first.writes == [Touched("written", ada, int(account.version))]
         # The write comes back through the mapper, and its writer is the controller.
         echoes = [cause for each in found.reconciles for cause in each.causes if cause.resource == ada]
         assert {(each.through.rpartition(".")[2], each.writer) for each in echoes} == {
@@ -111,9 +111,9 @@ async def test_reads_of_a_reconcile_are_its_own() -> None:
         docs = await engine.client.apply(parts.team.new("docs", Team()))
         await engine.wait_idle()
         assert [each.reads for each in part(await engine.why(core.id)).reconciles] == [
-            (Touched("list", Ref("staff.v1.Account")),)
+            [Touched("list", Ref("staff.v1.Account"))]
         ]
-        assert [each.reads for each in part(await engine.why(docs.id)).reconciles] == [()]
+        assert [each.reads for each in part(await engine.why(docs.id)).reconciles] == [[]]
 
 
 async def test_running_reconcile_is_told_with_the_line_that_it_waits_at() -> None:
@@ -169,7 +169,7 @@ async def test_key_that_asked_for_a_time_is_scheduled() -> None:
         why = await told(engine, core.id, "scheduled")
         assert 3500 < part(why).until - why.at < 3700
         assert not part(why).owed_since
-        assert (await engine.stuck(0)).items == ()
+        assert (await engine.stuck(0)).items == []
 
 
 async def test_permanent_failure_is_given_up() -> None:
@@ -213,12 +213,12 @@ async def test_mapper_that_raises_is_told_for_the_change_and_for_whatever_it_may
         assert (again.resource, again.error, again.traceback) == (change.resource, change.error, change.traceback)
         # One mapper may fail for thousands of keys, so only one of their texts has the frames.
         for id in (core.id, ada.id, parts.team.id("absent")):
-            text = "\n".join((await engine.why(id)).sentences())
+            text = "\n".join(sentences(await engine.why(id)))
             assert ("KeyError: 'no team'" in text, 'raise KeyError("no team")' in text) == (True, id == ada.id)
         [item] = (await engine.stuck(0)).items
         assert (item.state, item.resource) == ("unmapped", change.resource)
         other = await engine.why(parts.account.id("grace"))
-        assert part(other, "watches").unmapped == ()
+        assert part(other, "watches").unmapped == []
 
 
 async def test_change_that_a_predicate_turned_away_is_told() -> None:
@@ -285,9 +285,9 @@ async def test_resource_without_a_controller_is_told_so() -> None:
     async with headway.open_engine("memory:", parts.app, app) as engine:
         one = await engine.client.apply(lonely.new("one", Team()))
         why = await engine.why(one.id)
-        assert why.controllers == ()
-        assert "  No controller manages" not in why.sentences()
-        assert any(each.startswith("No controller manages other.v1.Lonely") for each in why.sentences())
+        assert why.controllers == []
+        assert "  No controller manages" not in sentences(why)
+        assert any(each.startswith("No controller manages other.v1.Lonely") for each in sentences(why))
 
 
 async def test_deleted_resource_is_told_with_its_deletion() -> None:
@@ -298,7 +298,7 @@ async def test_deleted_resource_is_told_with_its_deletion() -> None:
         why = await engine.why(core.id)
         assert why.stored is None
         assert why.writes[0].verb == "deleted"
-        assert why.sentences()[1].startswith("  It is not stored: it was deleted at revision ")
+        assert sentences(why)[1].startswith("  It is not stored: it was deleted at revision ")
 
 
 async def test_finalizer_names_the_controller_that_removes_it() -> None:
@@ -329,7 +329,7 @@ async def test_standby_names_the_process_that_holds_the_lease() -> None:
         core = await engine.client.apply(parts.team.new("core", Team()))
         why = await told(engine, core.id, "standby")
         assert part(why).holder == "web-7"
-        assert any("process web-7 holds the lease staff/teams" in each for each in why.sentences())
+        assert any("process web-7 holds the lease staff/teams" in each for each in sentences(why))
 
 
 async def test_priming_is_told_with_its_types_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ async def test_without_a_journal_the_state_is_still_told() -> None:
         core = await engine.client.apply(team.new("core", Team()))
         why = await told(engine, core.id, "waiting")
         assert part(why).error == "ValueError: core has no lead"
-        assert (part(why).reconciles, part(why).traceback, why.writes) == ((), "", ())
+        assert (part(why).reconciles, part(why).traceback, why.writes) == ([], "", [])
 
 
 async def test_oldest_work_is_listed_first_and_younger_work_is_not() -> None:
@@ -387,7 +387,7 @@ async def test_oldest_work_is_listed_first_and_younger_work_is_not() -> None:
         listed = await engine.stuck(0)
         assert [each.resource.name for each in listed.items if each.resource] == ["first", "second"]
         assert [each.state for each in listed.items] == ["waiting", "waiting"]
-        assert (await engine.stuck(3600)).items == ()
+        assert (await engine.stuck(3600)).items == []
 
 
 @pytest.mark.parametrize("given", ["core", None, headway.App("other").type("other", "v1", "Other", Team).id("core")])

@@ -28,6 +28,7 @@ from headway.why import (
     StuckList,
     _leases,
     _local,
+    sentences,
 )
 from headway.why.answers import _stuck
 from tests.helpers.why_programs import Account, Parts, Team, part, told
@@ -84,9 +85,9 @@ async def test_lease_of_a_shard_and_of_a_connected_process_is_known() -> None:
     ]
     standby = Standby("staff/teams", "web-1", "staff.v1.Team")
     assert [each.process for each in await leases.of_standbys([standby])] == ["web-1"]
-    assert await Leases(held, {("web-7", "staff/teams")}).of_standbys([standby]) == ()
+    assert await Leases(held, {("web-7", "staff/teams")}).of_standbys([standby]) == []
     # A process of that name that runs other controllers is not the holder.
-    assert await Leases(held, {("web-7", "staff/leads")}).of_standbys([standby]) != ()
+    assert await Leases(held, {("web-7", "staff/leads")}).of_standbys([standby]) != []
     # No other state asks the store.
     idle = ControllerWhy("staff/teams", state="idle")
     assert await Leases(away, ()).of_parts([idle]) == [idle]
@@ -199,7 +200,7 @@ def test_standby_is_a_note_below_what_is_stuck() -> None:
     lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
     standby = Standby("staff/teams", "web-1", "staff.v1.Team", NOW - 90, lease)
     nobody = replace(standby, lease=LeaseNow("staff/teams"))
-    assert StuckList(NOW, standbys=(standby, nobody)).sentences() == [
+    assert sentences(StuckList(NOW, standbys=[standby, nobody])) == [
         "Note: controller staff/teams (web-1) has been standing by since 22:11:50 (90 s ago): process web-7 holds its "
         "lease and is not connected to this server.",
         "Note: controller staff/teams (web-1) has been standing by since 22:11:50 (90 s ago): no process holds its "

@@ -11,6 +11,7 @@ import headway
 from headway import events
 from headway.resource import Resource, ResourceId
 from headway.storage import MemoryBackend
+from headway.why import sentences
 from tests.helpers.why_programs import Account, Team, eventually
 from tests.page.gated import Kept
 
@@ -31,14 +32,14 @@ async def asked(engine: headway.engine.Engine, id: ResourceId, sign: str) -> str
     """Return the sentences about a resource, once they have this sign."""
 
     async def ask() -> str | None:
-        told = "\n".join((await engine.why(id)).sentences())
+        told = "\n".join(sentences(await engine.why(id)))
         return told if sign in told else None
 
     return await eventually(ask)
 
 
 async def stuck(engine: headway.engine.Engine) -> str:
-    return "\n".join((await engine.stuck(0.0)).sentences())
+    return "\n".join(sentences(await engine.stuck(0.0)))
 
 
 async def nothing(rt: headway.Runtime, request: headway.Request[Any]) -> None:
@@ -104,7 +105,7 @@ async def test_index_that_raises_is_told_of_both_resources() -> None:
         for each in accounts:
             await engine.client.delete(each)
         await engine.wait_idle()
-        assert "Index" not in "\n".join((await engine.why(core.id)).sentences())
+        assert "Index" not in "\n".join(sentences(await engine.why(core.id)))
 
 
 async def test_predicate_of_a_watched_type_is_told_of_the_managed_resource() -> None:

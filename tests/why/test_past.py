@@ -11,7 +11,7 @@ from headway.cache._reading import VERSIONED
 from headway.journal import Ran
 from headway.resource import TypeName
 from headway.run import OwnWrite
-from headway.why import Cause, PastReconcile
+from headway.why import Cause, PastReconcile, reconcile_texts
 from headway.why.answers import RECONCILES, past_reconciles, reconcile_sentences
 from tests.cli.broken import write_that_conflicts
 from tests.helpers.why_programs import PATIENCE, Account, Parts, Team, part, told
@@ -27,7 +27,7 @@ def failed(number: int, error: str = "ValueError: no", attempt: int | None = Non
     )
 
 
-def past(*oldest_first: Ran) -> tuple[PastReconcile, ...]:
+def past(*oldest_first: Ran) -> list[PastReconcile]:
     return past_reconciles(reversed(oldest_first), lambda at: at + 1000, lambda _: Cause())
 
 
@@ -129,8 +129,8 @@ async def test_stale_copy_is_told_from_a_lost_race() -> None:
             newest.error
             == f"Conflict: Team core is stored at version {newer.version}, not {core.version}; read it again"
         )
-        assert [str(each) for each in newest.reads] == [f"Team core at version {newer.version}"]
-        assert [str(each) for each in first.reads] == [f"Team core at version {core.version}"]
+        assert reconcile_texts(newest)[1] == f"Team core at version {newer.version}"
+        assert reconcile_texts(first)[1] == f"Team core at version {core.version}"
 
 
 async def test_read_of_a_view_has_the_version_of_the_view() -> None:
@@ -158,7 +158,7 @@ async def test_read_of_a_view_has_the_version_of_the_view() -> None:
         why = await told(engine, core.id, "waiting")
         # The account is younger than the view, so it was absent there.
         first = part(why).reconciles[-1]
-        assert [str(each) for each in first.reads] == ["Account ada", f"Team core at version {core.version}"]
+        assert reconcile_texts(first)[1] == f"Account ada, Team core at version {core.version}"
 
 
 def test_versions_are_recorded_for_a_number_of_reconciles() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
@@ -28,12 +28,14 @@ from headway.why import (
     UnmappedChange,
     Why,
     redacted,
+    ref_of,
+    sentences,
 )
 from tests.helpers.why_programs import broken_app
 from tests.why.test_workers import CORE, nothing, rule, stuck
 
 NOW = 1_700_000_000.0
-TEAM = Ref.of(CORE.type, CORE.key)
+TEAM = ref_of(CORE.type, CORE.key)
 PAYROLL = Ref("staff.v1.Account", "default", "default", "payroll")
 ACCOUNTS = Ref("staff.v1.Account")
 
@@ -52,24 +54,28 @@ class May:
         return Decision.ALLOWED if allowed else Decision.DENIED
 
     def may_observe(self, id: ResourceId) -> bool:
-        return Ref.of(id.type, id.key) in self._observes
+        return ref_of(id.type, id.key) in self._observes
 
     def may_read_lease(self, name: str) -> bool:
         return name in self._leases
 
 
-def answer(*reads: Touched, writes: tuple[Touched, ...] = ()) -> Why:
-    ran = PastReconcile(NOW, "done", attempt=1, reads=reads, writes=writes)
-    return Why(NOW, TEAM, controllers=(ControllerWhy("staff/teams", "web-1", "manages", "idle", reconciles=(ran,)),))
+def answer(*reads: Touched, writes: Sequence[Touched] = ()) -> Why:
+    ran = PastReconcile(NOW, "done", attempt=1, reads=list(reads), writes=list(writes))
+    return Why(
+        NOW,
+        TEAM,
+        controllers=[ControllerWhy("staff/teams", "web-1", "manages", "idle", reconciles=[ran])],
+    )
 
 
 def test_resource_that_the_caller_may_not_observe_has_no_version() -> None:
     """Neither what was read of it nor what was written."""
     why = answer(Touched("get", PAYROLL, 7), Touched("get", TEAM, 8), writes=(Touched("written", PAYROLL, 9),))
     [ran] = redacted(why, May(TEAM), ()).controllers[0].reconciles  # type: ignore[arg-type]  # what is asked of them
-    assert ran.reads == (Touched("get", ACCOUNTS), Touched("get", TEAM, 8))
-    assert ran.writes == (Touched("written", ACCOUNTS),)
-    told = redacted(why, May(TEAM), ()).sentences()[-1]  # type: ignore[arg-type]  # see above
+    assert ran.reads == [Touched("get", ACCOUNTS), Touched("get", TEAM, 8)]
+    assert ran.writes == [Touched("written", ACCOUNTS)]
+    told = sentences(redacted(why, May(TEAM), ()))[-1]  # type: ignore[arg-type]  # see above
     assert told.endswith("Read: Account, Team core at version 8. Wrote: Account written.")
     whole = redacted(why, May(TEAM, PAYROLL), ())  # type: ignore[arg-type]  # see above
     assert whole == why
@@ -83,24 +89,24 @@ def test_change_that_the_caller_may_not_observe_has_no_revision_and_no_writer() 
         "web-1",
         "manages",
         "queued",
-        causes=(cause,),
-        unmapped=(UnmappedChange(PAYROLL, 9, "owner", "KeyError: 'x'", "Traceback", 1, NOW - 9, NOW),),
-        turned_away=(TurnedAwayChange(NOW - 9, PAYROLL, 9, "when"),),
-        reconciles=(PastReconcile(NOW, "done", causes=(cause,)),),
+        causes=[cause],
+        unmapped=[UnmappedChange(PAYROLL, 9, "owner", "KeyError: 'x'", "Traceback", 1, NOW - 9, NOW)],
+        turned_away=[TurnedAwayChange(NOW - 9, PAYROLL, 9, "when")],
+        reconciles=[PastReconcile(NOW, "done", causes=[cause])],
     )
-    why = Why(NOW, TEAM, controllers=(part,))
+    why = Why(NOW, TEAM, controllers=[part])
     seen = redacted(why, May(TEAM), ())  # type: ignore[arg-type]  # what is asked of them
     hidden = Cause("changed", ACCOUNTS, through="owner")
     [shown] = seen.controllers
-    assert shown.causes == shown.reconciles[0].causes == (hidden,)
+    assert shown.causes == shown.reconciles[0].causes == [hidden]
     assert shown.unmapped[0].revision == shown.turned_away[0].revision == 0
-    told = "\n".join(seen.sentences())
+    told = "\n".join(sentences(seen))
     assert "revision" not in told
     assert "ada" not in told
     assert "Predicate when turned away the change of a Account, at" in told
     whole = redacted(why, May(TEAM, PAYROLL), ())  # type: ignore[arg-type]  # see above
     assert whole == why
-    assert "\n".join(whole.sentences()).count("at revision 9") == 4
+    assert "\n".join(sentences(whole)).count("at revision 9") == 4
 
 
 @pytest.mark.parametrize(
@@ -121,13 +127,13 @@ def test_lease_is_shown_only_to_callers_who_may_read_it() -> None:
     lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
     whole = ControllerWhy("staff/teams", "web-1", "manages", "standby", since=NOW - 90, holder="web-7", lease=lease)
     shard = replace(whole, shard=4, lease=replace(lease, name="staff/teams#3"))
-    why = Why(NOW, TEAM, controllers=(whole, shard))
+    why = Why(NOW, TEAM, controllers=[whole, shard])
     for leases in ((), ("staff/teams",), ("staff/teams#3",)):
         shown = redacted(why, May(TEAM, leases=leases), ())  # type: ignore[arg-type]  # what is asked of them
         for each, name in zip(shown.controllers, ("staff/teams", "staff/teams#3"), strict=True):
             assert (each.lease is not None) is (each.holder == "web-7") is (name in leases)
-        assert any("web-7" in each for each in shown.sentences()) is bool(leases)
-    told = redacted(why, May(TEAM), ()).sentences()  # type: ignore[arg-type]  # see above
+        assert any("web-7" in each for each in sentences(shown)) is bool(leases)
+    told = sentences(redacted(why, May(TEAM), ()))  # type: ignore[arg-type]  # see above
     assert [each.strip() for each in told if "stand" in each] == [
         "It has been standing by since 22:11:50 (90 s ago): another process holds the lease staff/teams.",
         "It stands by: the resource belongs to shard 3, which another process holds.",
@@ -137,9 +143,12 @@ def test_lease_is_shown_only_to_callers_who_may_read_it() -> None:
 @pytest.mark.parametrize(("events", "shown"), [("", False), ("account-", False), ("team-core-", True)])
 def test_events_are_shown_only_to_callers_who_may_read_them(events: str, shown: bool) -> None:
     """The right to observe a resource is not enough: their texts are resources of their own."""
-    why = replace(answer(), events=(PastEvent(NOW, NOW, 1, "staff/teams", "Deployed", "release 7"),))
+    why = replace(
+        answer(),
+        events=[PastEvent(NOW, NOW, 1, "staff/teams", "Deployed", "release 7")],
+    )
     seen = redacted(why, May(TEAM, events=events), ())  # type: ignore[arg-type]  # what is asked of them
-    assert any("release 7" in each for each in seen.sentences()) is bool(seen.events) is shown
+    assert any("release 7" in each for each in sentences(seen)) is bool(seen.events) is shown
 
 
 class Noting(ObserveHost):
@@ -149,7 +158,10 @@ class Noting(ObserveHost):
     async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
         assert (longer_than, types) == (0.0, {"staff.v1.Team"})
         lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
-        return StuckList(NOW, standbys=(Standby("staff/teams", "web-1", "staff.v1.Team", NOW - 90, lease),))
+        return StuckList(
+            NOW,
+            standbys=[Standby("staff/teams", "web-1", "staff.v1.Team", NOW - 90, lease)],
+        )
 
 
 @pytest.mark.parametrize("may_read", [False, True])

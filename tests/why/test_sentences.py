@@ -24,6 +24,7 @@ from headway.why import (
     TurnedAwayChange,
     UnmappedChange,
     Why,
+    sentences,
 )
 
 NOW = 1_700_000_000.0
@@ -40,7 +41,7 @@ def a_controller(state: str, **fields: object) -> ControllerWhy:
 def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
     """Return the sentences after the name of the resource."""
     fields = {"stored": Stored("5", "01J"), **fields}
-    lines = Why(NOW, CORE, controllers=controllers, **fields).sentences()  # type: ignore[arg-type]  # any field
+    lines = sentences(Why(NOW, CORE, controllers=controllers, **fields))  # type: ignore[arg-type]  # any field
     assert lines[0] == "staff.v1.Team core"
     return lines[1:]
 
@@ -231,13 +232,13 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                         0.002,
                         0.1,
                         1,
-                        (Cause("changed", CORE, 9),),
-                        (Touched("get", CORE), Touched("index lead", Ref("staff.v1.Account"))),
-                        (Touched("written", ADA, 10),),
+                        [Cause("changed", CORE, 9)],
+                        [Touched("get", CORE), Touched("index lead", Ref("staff.v1.Account"))],
+                        [Touched("written", ADA, 10)],
                     ),
                     PastReconcile(NOW - 6, "failed", 0.0004, 0.1, 1, error="ValueError: no"),
                     PastReconcile(
-                        *(NOW - 7, "failed", 0.0004, 0.1, 11, (), (Touched("get", CORE, 9),)),
+                        *(NOW - 7, "failed", 0.0004, 0.1, 11, [], [Touched("get", CORE, 9)]),
                         error="ValueError: no",
                         alike=10,
                         first_at=NOW - 300,
@@ -283,7 +284,7 @@ def test_each_state_has_its_sentences(controller: ControllerWhy, lines: list[str
             ["It is not stored: it was deleted at revision 9, at 22:12:20 (60 s ago) by token ada."],
         ),
         (
-            Stored("5", "01J", ADA, True, (), (Finalizer("teams", "staff/teams"), Finalizer("backup"))),
+            Stored("5", "01J", ADA, True, [], [Finalizer("teams", "staff/teams"), Finalizer("backup")]),
             (),
             [
                 "It is stored at version 5, generation 01J.",
@@ -302,7 +303,11 @@ def test_each_state_has_its_sentences(controller: ControllerWhy, lines: list[str
             ["It is stored at version 5, generation 01J.", "It is marked for deletion."],
         ),
         (
-            Stored("5", "01J", conditions=(Condition("teams", "Ready", "FALSE", False, "NoLead", "has no lead"),)),
+            Stored(
+                "5",
+                "01J",
+                conditions=[Condition("teams", "Ready", "FALSE", False, "NoLead", "has no lead")],
+            ),
             (),
             [
                 "It is stored at version 5, generation 01J.",
@@ -310,7 +315,11 @@ def test_each_state_has_its_sentences(controller: ControllerWhy, lines: list[str
             ],
         ),
         (
-            Stored("5", "01J", conditions=(Condition("teams", "Ready", "TRUE", True),)),
+            Stored(
+                "5",
+                "01J",
+                conditions=[Condition("teams", "Ready", "TRUE", True)],
+            ),
             (),
             ["It is stored at version 5, generation 01J.", "Condition Ready is TRUE by teams."],
         ),
@@ -333,7 +342,7 @@ def test_nobody_is_a_sentence() -> None:
 
 
 def test_gone_process_is_named_unless_another_one_runs_its_controllers() -> None:
-    gone = Gone("web-2", NOW - 60, ("staff/teams",))
+    gone = Gone("web-2", NOW - 60, ["staff/teams"])
     sentence = "Process web-2, which ran staff/teams, has been gone since 22:12:20 (60 s ago)."
     assert said(gone=(gone,))[1:] == [sentence]
     assert sentence in said(a_controller("standby", holder="web-2"), gone=(gone,))
@@ -405,11 +414,11 @@ def test_last_writes_are_listed_with_their_writers() -> None:
     ids=lambda value: value.state if isinstance(value, StuckItem) else "",
 )
 def test_each_stuck_item_is_one_sentence(item: StuckItem, sentence: str) -> None:
-    assert StuckList(NOW, (item,)).sentences() == [sentence]
+    assert sentences(StuckList(NOW, [item])) == [sentence]
 
 
 def test_what_is_left_out_is_counted() -> None:
-    assert StuckList(NOW, (), 7, ("web-2",)).sentences() == [
+    assert sentences(StuckList(NOW, [], 7, ["web-2"])) == [
         "7 more are not listed.",
         "Process web-2 did not answer, so it is not known what waits for its controllers.",
     ]

@@ -84,7 +84,7 @@ async def test_both_processes_give_the_same_answer(tmp_path: Path) -> None:
             why = await until(partial(engine.why, core.id), has_reconciled)
             assert [each.process for each in why.controllers] == ["web-1", "web-2"]
             # It is one of the processes too, and has never started.
-            assert why.unreachable == (await engine.stuck(0)).unreachable == ("web-3",)
+            assert why.unreachable == (await engine.stuck(0)).unreachable == ["web-3"]
             # The engine that leads is not always the one that has committed the write.
             [leader] = [each for each in why.controllers if each.reconciles]
             cause = leader.reconciles[-1].causes[0]
@@ -169,7 +169,7 @@ async def test_client_cannot_attend_as_a_process_of_the_server(tmp_path: Path) -
             why = await first.why(core.id)
             nursery.cancel_scope.cancel()
         # The name of the worker does not make it one of them.
-        assert why.unreachable == ("web-2", "web-3")
+        assert why.unreachable == ["web-2", "web-3"]
         assert [each.verb for each in why.writes] == ["created"]
 
 

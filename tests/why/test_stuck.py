@@ -26,10 +26,11 @@ from headway.why import (
     _local,
     _now,
     failing_of,
+    sentences,
     stuck_here,
     to_wall,
 )
-from headway.why.answers import _stuck, joined, said_by, shortened
+from headway.why.answers import _stuck, joined, kind_of, said_by, shortened
 from tests.helpers.why_programs import PATIENCE, Team, told
 from tests.why.test_leases import beside_holder
 from tests.why.test_workers import ATTEND, attend, channel_to, nothing
@@ -53,16 +54,16 @@ def test_old_work_of_a_hidden_type_takes_no_place_of_a_visible_one(monkeypatch: 
 
 
 def test_process_speaks_of_the_standby_of_its_own_controllers_once_and_with_their_types() -> None:
-    standbys = (
+    standbys = [
         Standby("staff/teams", "web-9", "staff.v2.Team", 1.0),
         Standby("staff/teams", "web-9", TEAM, 2.0),
         Standby("staff/teams", "web-9", TEAM, 3.0),
         Standby("staff/teams", "web-9", SECRET),
         Standby("staff/leads", "web-9", TEAM),
-    )
+    ]
     attended = {"staff/teams": ("staff", "Team"), "staff/rooms": ("staff", "Room")}
     said = said_by("web-1", attended, StuckList(standbys=standbys), {TEAM, SECRET})
-    assert said.standbys == (Standby("staff/teams", "web-1", TEAM, 3.0),)
+    assert said.standbys == [Standby("staff/teams", "web-1", TEAM, 3.0)]
 
 
 async def test_standbys_are_cut_after_those_that_are_worth_no_note_are_left_out(
@@ -92,7 +93,7 @@ async def test_standbys_are_cut_after_those_that_are_worth_no_note_are_left_out(
         await channel.unary(f"/{OBSERVE_SERVICE}/Answer", answer, observe_pb.AnswerResponse)
     [stuck_] = found
     assert ([each.controller for each in stuck_.standbys], stuck_.more_standbys) == (names[6:8], 1)
-    assert stuck_.sentences()[-1] == "Note: 1 more controller on standby not listed."
+    assert sentences(stuck_)[-1] == "Note: 1 more controller on standby not listed."
 
 
 async def test_controller_that_has_just_gone_on_standby_is_not_noted() -> None:
@@ -100,11 +101,11 @@ async def test_controller_that_has_just_gone_on_standby_is_not_noted() -> None:
         core = await engine.client.apply(parts.team.new("core", Team()))
         await told(engine, core.id, "standby")
         assert len((await engine.stuck(longer_than=0)).standbys) == 1
-        assert (await engine.stuck(longer_than=3600)).standbys == ()
+        assert (await engine.stuck(longer_than=3600)).standbys == []
 
 
 def kinds(found: Sequence[Failing | StuckItem]) -> list[str]:
-    return sorted("" if each.resource is None else each.resource.kind for each in found)
+    return sorted("" if each.resource is None else kind_of(each.resource) for each in found)
 
 
 async def test_failures_of_a_hidden_type_take_no_place_of_those_of_a_visible_one(

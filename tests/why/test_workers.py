@@ -16,7 +16,7 @@ from headway.errors import HeadwayError
 from headway.reconcile import Result
 from headway.resource import ResourceId, pb
 from headway.rpc import InProcessChannel
-from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Ref, Why
+from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Ref, Why, sentences
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Parts, Team, broken_app, eventually, part, told
 
@@ -56,9 +56,9 @@ async def test_server_answers_for_its_workers() -> None:
             return why if why.gone else None
 
         why = await eventually(after)
-        assert why.controllers == ()
+        assert why.controllers == []
         [gone] = why.gone
-        assert (gone.process, gone.controllers) == ("web-1", ("staff/teams",))
+        assert (gone.process, gone.controllers) == ("web-1", ["staff/teams"])
 
 
 async def test_worker_attends_again_after_its_server_was_restarted() -> None:
@@ -113,8 +113,8 @@ async def test_process_that_does_not_answer_is_named(autojump_clock: trio.testin
     async with channel_to(host).stream(ATTEND, attend("web-1", "staff/teams")) as questions:
         assert (await anext(questions)).number == 0
         why = await host.why(CORE)
-        assert (why.unreachable, autojump_clock.current_time() - began) == (("web-1",), 2.0)
-        assert (await host.stuck(0)).unreachable == ("web-1",)
+        assert (why.unreachable, autojump_clock.current_time() - began) == (["web-1"], 2.0)
+        assert (await host.stuck(0)).unreachable == ["web-1"]
 
 
 async def test_process_speaks_only_for_its_own_controllers() -> None:
@@ -301,7 +301,7 @@ async def test_names_of_other_resources_are_redacted() -> None:
         assert all(each.name == "" for each in accounts)
         assert not any("ada" in each for each in reply.sentences)
         whole = await engine.why(ResourceId(app_types["staff.v1.Team"].name, "core", "default", "default"))
-        assert any("Account ada" in each for each in whole.sentences())
+        assert any("Account ada" in each for each in sentences(whole))
 
 
 async def test_stuck_lists_only_types_that_the_caller_may_observe_everywhere() -> None:

@@ -21,6 +21,7 @@ from headway.cli._resources import STATUS_HEADS, status_rows
 from headway.cli._why import ask_why
 from headway.errors import PermissionDenied
 from headway.resource import EVENT, Resource, ResourceId, created_at, event_id, readable_time, redacted_resource
+from headway.why import sentences
 
 OWNED = 20
 """The number of owned resources that are shown."""
@@ -84,4 +85,4 @@ async def _events(connection: Connection, resource: Resource[Any]) -> list[str]:
 async def _why(connection: Connection, resource: Resource[Any]) -> list[str]:
     # The first line names the resource, and the events stand above.
     answer = await ask_why(connection, resource.id, events=False)
-    return answer.sentences()[1:]
+    return sentences(answer)[1:]

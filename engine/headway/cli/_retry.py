@@ -21,7 +21,7 @@ from headway.cli._running import Exit, Usage
 from headway.cli._why import ask, ask_stuck
 from headway.errors import HeadwayError, NotFound
 from headway.resource import PAUSE, ResourceId, controller_problem, pause_name
-from headway.why import StuckItem
+from headway.why import id_of
 
 _WAITING = ("waiting", "slowed", "given up")
 """The states of keys that a retry moves on. What runs, waits for a worker or is held has no delay to end."""
@@ -83,7 +83,7 @@ async def _retry_stuck(
 ) -> None:
     found = await ask_stuck(connection, longer_than)
 
-    def is_wanted(item: StuckItem) -> bool:
+    def is_wanted(item: observe_pb.StuckItem) -> bool:
         of = item.resource
         return (
             of is not None
@@ -96,7 +96,7 @@ async def _retry_stuck(
         )
 
     # A key of a controller may wait in several processes. One call reaches all of them.
-    keys = {(item.controller, item.resource.id()) for item in found.items if item.resource and is_wanted(item)}
+    keys = {(item.controller, id_of(item.resource)) for item in found.items if item.resource and is_wanted(item)}
     done, failed = await _retry_all(connection, sorted(keys))
     for each, count in sorted(done.items()):
         click.echo(plain(f"{each} reconciles {counted(count, 'resource')} now"))

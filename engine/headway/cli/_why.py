@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 import click
@@ -22,7 +22,7 @@ from headway.cli._running import Exit, Usage, fail
 from headway.client import client_error
 from headway.errors import HeadwayError
 from headway.resource import ResourceId, pb
-from headway.why import StuckList, Why, from_message
+from headway.why import cleaned, sentences
 
 INTERVAL = 1.0
 """The seconds between two questions of `--watch`."""
@@ -72,11 +72,11 @@ async def why(
     assert type is not None
     assert name is not None
     _, id = find_named(type, name, partition, namespace, connection.registry)
-    shown: Why | None = None
+    shown: observe_pb.Why | None = None
     while True:
         answer = await ask_why(connection, id)
         # A new time alone does not make it a new answer.
-        if shown is None or replace(answer, at=shown.at).sentences() != shown.sentences():
+        if shown is None or sentences(replace(answer, at=shown.at)) != sentences(shown):
             if shown is not None and output == "text":
                 click.echo()
             _show(answer, output, one_line=watch)
@@ -89,20 +89,20 @@ async def why(
         await trio.sleep(INTERVAL)
 
 
-async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True) -> Why:
+async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True) -> observe_pb.Why:
     """Return why a resource is, or is not, done, and its last events unless they are not wanted."""
     tenancy = pb.Tenancy(partition=id.partition, namespace=id.namespace)
     request = observe_pb.WhyRequest(id=pb.Id(name=id.name, type=id.type.message(), tenancy=tenancy))
     reply = await ask(connection, lambda of: of.why, request)
-    why = from_message(Why, reply.why)
-    return why if events else replace(why, events=())
+    why = cleaned(reply.why or observe_pb.Why())
+    return why if events else replace(why, events=[])
 
 
-async def ask_stuck(connection: Connection, longer_than: float) -> StuckList:
+async def ask_stuck(connection: Connection, longer_than: float) -> observe_pb.StuckList:
     """Return the work that has been pending for longer than this many seconds."""
     request = observe_pb.StuckRequest(longer_than=longer_than)
     reply = await ask(connection, lambda of: of.stuck, request)
-    return from_message(StuckList, reply.stuck)
+    return cleaned(reply.stuck or observe_pb.StuckList())
 
 
 async def ask(
@@ -120,11 +120,13 @@ async def ask(
         raise
 
 
-def _show(answer: Why | StuckList, output: Details, *, nothing: str = "", one_line: bool = False) -> None:
+def _show(
+    answer: observe_pb.Why | observe_pb.StuckList, output: Details, *, nothing: str = "", one_line: bool = False
+) -> None:
     if output == "json":
-        click.echo(json_text(answer.as_object(), indent=None if one_line else 2))
+        click.echo(json_text(asdict(answer), indent=None if one_line else 2))
         return
-    for line in answer.sentences():
+    for line in sentences(answer):
         click.echo(plain(line))
-    if nothing and isinstance(answer, StuckList) and not answer.items and not answer.unreachable:
+    if nothing and isinstance(answer, observe_pb.StuckList) and not answer.items and not answer.unreachable:
         click.echo(nothing, err=True)

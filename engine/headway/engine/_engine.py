@@ -135,7 +135,7 @@ class Engine:
         return [supervisor.status() for supervisor in self._supervisors] + [each.status() for each in absent]
 
     async def why(self, id: ResourceId) -> Why:
-        """Return why the controllers are, or are not, done with a resource: ``(await engine.why(team.id)).sentences()``
+        """Return why the controllers are, or are not, done with a resource: `headway.why.sentences` for people.
 
         With `open_engine`, this also asks the processes of `open_workers` that work for this engine, and takes up to
         two seconds if one of them does not answer. With `open_workers`, it asks only this process.

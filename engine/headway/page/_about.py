@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headway._gen.headway.observe import v1 as observe_pb
@@ -15,7 +15,7 @@ from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, created_at, pb, resource_id
 from headway.rpc import Encoded
 from headway.service import RESOURCE_SERVICE
-from headway.why import PastReconcile, Ref, Why, attempts_text, from_message, reconcile_texts
+from headway.why import attempts_text, reconcile_texts, ref_of, ref_text, sentences
 
 OWNED = 200
 """The number of owned resources, and of events, that are shown."""
@@ -30,15 +30,15 @@ _EVENT = "Event"
 async def about(exchange: Exchange, type: ResourceType[Any] | None, id: ResourceId) -> dict[str, Any]:
     """Return the resource and why it is or is not done. Raises PermissionDenied if the caller may do neither."""
     stored, refused = await _read(exchange, id)
-    why: Why | None = None
+    why: observe_pb.Why | None = None
     try:
         reply = await exchange.call(WHY, _message(observe_pb.WhyRequest(id=id.message())))
-        why = from_message(Why, reply.why)
+        why = reply.why
     except PermissionDenied as error:
         if isinstance(error, Unauthenticated) or refused is not None:
             raise
     return {
-        "id": dataclasses.asdict(Ref.of(id.type, id.key)),
+        "id": dataclasses.asdict(ref_of(id.type, id.key)),
         "resource": None if stored is None or type is None else await in_slices(document(type, stored)),
         "mayRead": refused is None,
         "created": None if stored is None else created_at(stored.id.uid) or None,  # type: ignore[union-attr]  # stored
@@ -54,16 +54,16 @@ def document(type: ResourceType[Any], stored: pb.Resource) -> Steps[dict[str, An
     return resource_steps(type, stored, long=int, redacts=True)
 
 
-def _why(why: Why) -> dict[str, Any]:
+def _why(why: observe_pb.Why) -> dict[str, Any]:
     # The page shows the past as a timeline instead.
     now = dataclasses.replace(
-        why, writes=(), controllers=tuple(dataclasses.replace(each, reconciles=()) for each in why.controllers)
+        why, writes=[], controllers=[dataclasses.replace(each, reconciles=[]) for each in why.controllers]
     )
-    refs = set(_refs(why)) - {why.resource}
+    refs = {ref_text(each): each for each in _refs(why) if each != why.resource}
     names = {each.name for each in why.controllers}
     return {
         "at": why.at,
-        "sentences": [linked(each, refs, names) for each in now.sentences()[1:]],
+        "sentences": [linked(each, refs, names) for each in sentences(now)[1:]],
         "states": [
             {
                 "controller": each.name,
@@ -91,7 +91,7 @@ async def relatives(exchange: Exchange, id: ResourceId) -> dict[str, Any]:
     at = stored
     while at is not None and at.owner is not None and len(owners) < OWNERS:
         owner = resource_id(at.owner)
-        owners.append(dataclasses.asdict(Ref.of(owner.type, owner.key)))
+        owners.append(dataclasses.asdict(ref_of(owner.type, owner.key)))
         if owner.type not in exchange.offered.registry:
             break
         at, _ = await _read(exchange, owner)
@@ -119,7 +119,7 @@ async def relatives(exchange: Exchange, id: ResourceId) -> dict[str, Any]:
 
 def _brief(resource: pb.Resource) -> dict[str, Any]:
     id = resource_id(resource.id)
-    return dataclasses.asdict(Ref.of(id.type, id.key))
+    return dataclasses.asdict(ref_of(id.type, id.key))
 
 
 def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
     return {"name": id.name, "version": resource.version, "data": data}
 
 
-def timeline(why: Why) -> list[dict[str, Any]]:
+def timeline(why: observe_pb.Why) -> list[dict[str, Any]]:
     """Return the last changes and reconciles of a resource, the newest first."""
     entries: list[dict[str, Any]] = [
         {
@@ -166,7 +166,7 @@ def timeline(why: Why) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: entry["at"], reverse=True)
 
 
-def _recorded(reconcile: PastReconcile) -> str:
+def _recorded(reconcile: observe_pb.PastReconcile) -> str:
     """Return a text that identifies a reconcile among all reconciles of its controller and process."""
     if reconcile.first_attempt:
         return f"{reconcile.first_attempt} {reconcile.first_seconds}"
@@ -174,17 +174,17 @@ def _recorded(reconcile: PastReconcile) -> str:
     return f"{reconcile.attempt} {reconcile.seconds} {reconcile.waited}"
 
 
-def _texts(reconcile: PastReconcile) -> dict[str, Any]:
+def _texts(reconcile: observe_pb.PastReconcile) -> dict[str, Any]:
     """Return why a reconcile ran, and what it read and wrote, in pieces that refer to the resources."""
-    refs = set(_refs(reconcile))
+    refs = {ref_text(each): each for each in _refs(reconcile)}
     names = ("because", "read", "wrote")
     return {name: linked(text, refs) for name, text in zip(names, reconcile_texts(reconcile), strict=True)}
 
 
-def linked(sentence: str, refs: Iterable[Ref], controllers: Iterable[str] = ()) -> list[dict[str, Any]]:
+def linked(sentence: str, refs: Mapping[str, observe_pb.Ref], controllers: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return a sentence in pieces of text. A piece that names a resource, or one of these controllers, refers to it."""
     pieces_of: dict[str, dict[str, Any]] = {each: {"text": each, "controller": each} for each in controllers}
-    pieces_of |= {str(each): {"text": str(each), "ref": dataclasses.asdict(each)} for each in sorted(refs, key=str)}
+    pieces_of |= {text: {"text": text, "ref": dataclasses.asdict(each)} for text, each in refs.items()}
     if not pieces_of:
         return [{"text": sentence}]
     longest_first = sorted(pieces_of, key=len, reverse=True)
@@ -199,12 +199,12 @@ def linked(sentence: str, refs: Iterable[Ref], controllers: Iterable[str] = ()) 
     return pieces
 
 
-def _refs(value: Any) -> Iterator[Ref]:
+def _refs(value: Any) -> Iterator[observe_pb.Ref]:
     """Yield every resource that an answer names."""
-    if isinstance(value, Ref):
+    if isinstance(value, observe_pb.Ref):
         if value.name:
             yield value
-    elif isinstance(value, tuple):
+    elif isinstance(value, list):
         for each in value:
             yield from _refs(each)
     elif dataclasses.is_dataclass(value):

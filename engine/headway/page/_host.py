@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import trio
 
+from headway._gen.headway.observe.v1 import Failing
 from headway.access import Refused
 from headway.base import BoundedReport, wall_time
 from headway.controller import App, Graph, graph
@@ -25,7 +26,7 @@ from headway.resource import Kind, Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.service import Versions
 from headway.storage import Backend
-from headway.why import Failing, ObserveHost, failing_of, to_wall
+from headway.why import ObserveHost, failing_of, to_wall
 
 LOOK, ELSEWHERE, STUCK = "page: look", "page: other processes", "page: what is stuck"
 COUNTS = "page: numbers of resources"

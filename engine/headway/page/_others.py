@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import trio
 
+from headway._gen.headway.observe.v1 import StuckList
 from headway.page._ring import Numbers
-from headway.why import Elsewhere, ObserveHost, StuckList
+from headway.why import Elsewhere, ObserveHost
 
 ASKED = 2.0
 """The time between two questions to the other processes while somebody watches, in seconds."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, get_args
 
+from headway._gen.headway.observe.v1 import ControllerNow, Failing, Ref, StuckList
 from headway.base import bounded, by_turns, in_turn, wall_time
 from headway.controller import Edge, Graph, Sizes, placed
 from headway.observe import ControllerState
@@ -14,7 +15,6 @@ from headway.page._host import PageHost, Seen
 from headway.page._others import Other, name_of
 from headway.resource import ResourceType, TypeName, is_builtin
 from headway.run import Phase
-from headway.why import ControllerNow, Failing, Ref, StuckList
 
 FAILING = 20
 """The number of failing resources that the overview lists."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import trio
 
+from headway._gen.headway.observe.v1 import Why
 from headway.resource import ResourceId
-from headway.why import ObserveHost, Why
+from headway.why import ObserveHost
 
 FRESH = 0.9
 """The time for which an answer is shared, in seconds from its question: less than the time between two looks."""

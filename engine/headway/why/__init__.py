@@ -1,9 +1,31 @@
-"""The question why a resource is not done, and what is stuck: answers as values, as sentences, and as a service.
+"""The question why a resource is not done, and what is stuck: answers, their sentences, and the service.
 
-Nothing here affects what the engine does. Start with `answers` (values and sentences), then read `_local.py`
+Nothing here affects what the engine does. Start with `answers`, then read `_local.py`
 (where the values come from in one process). `_host.py` asks all processes, and `_service.py` serves the answers.
 """
 
+from headway._gen.headway.observe.v1 import Cause as Cause
+from headway._gen.headway.observe.v1 import Condition as Condition
+from headway._gen.headway.observe.v1 import ControllerNow as ControllerNow
+from headway._gen.headway.observe.v1 import ControllerWhy as ControllerWhy
+from headway._gen.headway.observe.v1 import Failing as Failing
+from headway._gen.headway.observe.v1 import Finalizer as Finalizer
+from headway._gen.headway.observe.v1 import Gone as Gone
+from headway._gen.headway.observe.v1 import LeaseNow as LeaseNow
+from headway._gen.headway.observe.v1 import LeftOut as LeftOut
+from headway._gen.headway.observe.v1 import PastEvent as PastEvent
+from headway._gen.headway.observe.v1 import PastReconcile as PastReconcile
+from headway._gen.headway.observe.v1 import PastWrite as PastWrite
+from headway._gen.headway.observe.v1 import PrimingType as PrimingType
+from headway._gen.headway.observe.v1 import Ref as Ref
+from headway._gen.headway.observe.v1 import Standby as Standby
+from headway._gen.headway.observe.v1 import Stored as Stored
+from headway._gen.headway.observe.v1 import StuckItem as StuckItem
+from headway._gen.headway.observe.v1 import StuckList as StuckList
+from headway._gen.headway.observe.v1 import Touched as Touched
+from headway._gen.headway.observe.v1 import TurnedAwayChange as TurnedAwayChange
+from headway._gen.headway.observe.v1 import UnmappedChange as UnmappedChange
+from headway._gen.headway.observe.v1 import Why as Why
 from headway.why._absent import Absences as Absences
 from headway.why._attend import attend as attend
 from headway.why._attend import pass_answer as pass_answer
@@ -23,28 +45,10 @@ from headway.why._service import ObservePermissions as ObservePermissions
 from headway.why._service import ObserveService as ObserveService
 from headway.why._service import QuestionDecoder as QuestionDecoder
 from headway.why._service import redacted as redacted
-from headway.why.answers import Cause as Cause
-from headway.why.answers import Condition as Condition
-from headway.why.answers import ControllerNow as ControllerNow
-from headway.why.answers import ControllerWhy as ControllerWhy
-from headway.why.answers import Failing as Failing
-from headway.why.answers import Finalizer as Finalizer
-from headway.why.answers import Gone as Gone
-from headway.why.answers import LeaseNow as LeaseNow
-from headway.why.answers import LeftOut as LeftOut
-from headway.why.answers import PastEvent as PastEvent
-from headway.why.answers import PastReconcile as PastReconcile
-from headway.why.answers import PastWrite as PastWrite
-from headway.why.answers import PrimingType as PrimingType
-from headway.why.answers import Ref as Ref
-from headway.why.answers import Standby as Standby
-from headway.why.answers import Stored as Stored
-from headway.why.answers import StuckItem as StuckItem
-from headway.why.answers import StuckList as StuckList
-from headway.why.answers import Touched as Touched
-from headway.why.answers import TurnedAwayChange as TurnedAwayChange
-from headway.why.answers import UnmappedChange as UnmappedChange
-from headway.why.answers import Why as Why
 from headway.why.answers import attempts_text as attempts_text
-from headway.why.answers import from_message as from_message
+from headway.why.answers import cleaned as cleaned
+from headway.why.answers import id_of as id_of
 from headway.why.answers import reconcile_texts as reconcile_texts
+from headway.why.answers import ref_of as ref_of
+from headway.why.answers import ref_text as ref_text
+from headway.why.answers import sentences as sentences

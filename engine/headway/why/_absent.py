@@ -19,6 +19,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from headway._gen.headway.internal.v1 import ControllerRecord
+from headway._gen.headway.observe.v1 import Ref, StuckItem
 from headway.base import bounded, wall_time
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError
@@ -26,7 +27,6 @@ from headway.events import ControllersClash, Report, ignore
 from headway.resource import CONTROLLER_RECORD, Kind, Registry, Resource, TypeName, pause_name
 from headway.why._elsewhere import Absent
 from headway.why._host import ObserveHost
-from headway.why.answers import Ref, StuckItem
 
 LOOK = 5.0
 """The time between two looks, in seconds. A server without workers, on a store of its own without records, does not

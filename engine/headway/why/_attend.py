@@ -20,7 +20,6 @@ from headway.why._attending import Attending
 from headway.why._host import ObserveHost
 from headway.why._local import controllers_why, retry_here, stuck_here
 from headway.why._now import controllers_now
-from headway.why.answers import PastWrite, to_message
 
 _OLD_SERVER = 300.0
 """The seconds until a server without this service is asked again."""
@@ -138,18 +137,18 @@ def _answer(
         answer.retried, answer.running = bool(here), any(here.values())
     elif question.why is not None:
         id = resource_id(question.why)
-        answer.controllers = [to_message(each) for each in controllers_why(supervisors, id)]
+        answer.controllers = controllers_why(supervisors, id)
         if host is not None:
-            answer.writes = [to_message(each) for each in host.writes_of(id)]
+            answer.writes = host.writes_of(id)
     elif question.revisions:
         written = {} if host is None else host.writers_of(set(question.revisions))
-        answer.writes = [to_message(PastWrite(revision=at, writer=writer)) for at, writer in written.items()]
+        answer.writes = [observe_pb.PastWrite(revision=at, writer=writer) for at, writer in written.items()]
     elif question.refused:
         answer.refused = {} if host is None else dict(host.refusals())
     elif question.now:
-        answer.now = [to_message(each) for each in controllers_now(supervisors)]
+        answer.now = controllers_now(supervisors)
     else:
-        answer.stuck = to_message(stuck_here(supervisors, question.longer_than, set(question.types) or None))
+        answer.stuck = stuck_here(supervisors, question.longer_than, set(question.types) or None)
     return answer
 
 

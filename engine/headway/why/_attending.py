@@ -14,9 +14,9 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import give_way
 from headway.resource import Kind
 from headway.why._rights import TURN, AttendingRights
-from headway.why.answers import Standby, StuckItem, StuckList, from_message
+from headway.why.answers import cleaned
 
-T = TypeVar("T")
+M = TypeVar("M")
 
 PATIENCE = 2.0
 """The seconds that a question waits for its answer."""
@@ -131,17 +131,17 @@ class _Waiting:
         self.answer: observe_pb.AnswerRequest | None = None
 
 
-async def stuck_of(message: observe_pb.StuckList) -> StuckList:
+async def stuck_of(message: observe_pb.StuckList) -> observe_pb.StuckList:
     """Return the list of a process. It may be long, and there may be hundreds of processes."""
-    items, standbys = await _parts(StuckItem, message.items), await _parts(Standby, message.standbys)
+    items, standbys = await _cleaned(message.items), await _cleaned(message.standbys)
     message.items, message.standbys = [], []
-    return replace(from_message(StuckList, message), items=items, standbys=standbys)
+    return replace(cleaned(message), items=items, standbys=standbys)
 
 
-async def _parts(cls: type[T], messages: Sequence[object]) -> tuple[T, ...]:
+async def _cleaned(messages: Sequence[M]) -> list[M]:
     made = []
     for number, each in enumerate(messages, 1):
-        made.append(from_message(cls, each))
+        made.append(cleaned(each))
         if number % TURN == 0:
             await give_way()
-    return tuple(made)
+    return made

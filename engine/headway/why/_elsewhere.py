@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headway._gen.headway.observe.v1 import ControllerNow, Ref, StuckItem
 from headway.base import wall_time
 from headway.resource import Kind, TypeName
 from headway.run import ControllerStatus
-from headway.why.answers import ControllerNow, Ref, StuckItem
 
 
 class Elsewhere(NamedTuple):

@@ -21,7 +21,6 @@ from headway.errors import NotFound
 from headway.journal import Journal, Written
 from headway.resource import Kind, ResourceId, ScopedType, TypeName, event_id, resource_id
 from headway.run import Supervisor
-from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort, stuck_of
 from headway.why._elsewhere import Absent, Elsewhere
 from headway.why._known import events_answer, id_without_uid, past_causes, stored_answer, with_writers
@@ -29,15 +28,7 @@ from headway.why._leases import Leases, ReadLeases
 from headway.why._local import controllers_why, retry_here, stuck_here, to_wall
 from headway.why._now import FAILING
 from headway.why._rights import AttendingRights, ReadStored
-from headway.why.answers import (
-    ControllerNow,
-    ControllerWhy,
-    StuckItem,
-    StuckList,
-    from_message,
-    joined,
-    said_by,
-)
+from headway.why.answers import OWN_FINALIZERS, cleaned, joined, ref_of, said_by
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
@@ -98,11 +89,11 @@ class ObserveHost:
         self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
         self.absent: Sequence[Absent] = ()
-        self.clashes: Sequence[StuckItem] = ()
+        self.clashes: Sequence[observe_pb.StuckItem] = ()
         self.attended_next = trio.Event()
         self.refusals: Callable[[], Mapping[str, int]] = dict
 
-    async def why(self, id: ResourceId) -> answers.Why:
+    async def why(self, id: ResourceId) -> observe_pb.Why:
         """Return why a resource is, or is not, done.
 
         Raises:
@@ -122,7 +113,7 @@ class ObserveHost:
                 unreachable.append(attending.process)
                 continue
             if attending.sort is Sort.SIBLING:
-                writes += [from_message(answers.PastWrite, each) for each in answer.writes]
+                writes += map(cleaned, answer.writes)
             # Accept answers of a process only about the controllers that it attends for, and one about each.
             parts = {each.name: each for each in answer.controllers}
             own = [
@@ -131,24 +122,24 @@ class ObserveHost:
                 if name in attending.controllers
                 and (each.role != "manages" or attending.controllers[name] == id.type.unversioned)
             ]
-            controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
+            controllers += [replace(cleaned(each), process=attending.process) for each in own]
         if self.siblings:
             # Every process of the server must give the same answer.
             controllers.sort(key=lambda each: each.process)
-        return answers.Why(
+        return observe_pb.Why(
             at=wall_time(),
-            resource=answers.Ref.of(id.type, id.key),
+            resource=ref_of(id.type, id.key),
             stored=None
             if stored is None
             else stored_answer(stored, self._finalizing(resource_id(stored.id).type.unversioned)),
-            controllers=tuple(await self._with_writers(await self._leases().of_parts(controllers))),
-            writes=tuple(sorted(writes, key=lambda each: -each.revision)[:WRITES]),
-            unreachable=tuple(sorted(unreachable)),
+            controllers=await self._with_writers(await self._leases().of_parts(controllers)),
+            writes=sorted(writes, key=lambda each: -each.revision)[:WRITES],
+            unreachable=sorted(unreachable),
             gone=self._gone_of(id.type.unversioned),
-            events=() if stored is None else events_answer(await self.read(event_id(resource_id(stored.id)))),
+            events=[] if stored is None else events_answer(await self.read(event_id(resource_id(stored.id)))),
         )
 
-    async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
+    async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> observe_pb.StuckList:
         """Return the work of these types, or of all, that has been pending for longer than this, the oldest first."""
         before = wall_time() - longer_than
         missed = [each for each in self.absent if each.since < before and (types is None or str(each.manages) in types)]
@@ -157,7 +148,7 @@ class ObserveHost:
             for each in self.clashes
             if each.since < before and each.resource and (types is None or each.resource.type in types)
         ]
-        known = StuckList(items=(*map(Absent.item, missed), *clashes))
+        known = observe_pb.StuckList(items=[*map(Absent.item, missed), *clashes])
         lists = [stuck_here(self.supervisors, longer_than, types), known]
         unreachable = self._away()
         asked = [] if types is None else sorted(types)
@@ -172,9 +163,9 @@ class ObserveHost:
         more = min(sum(each.more + len(each.items) for each in lists) - len(items), _MOST_MORE)
         # Only their leases show which of them are worth a note.
         noted = await self._leases().of_standbys([each for one in lists for each in one.standbys])
-        shown = tuple(islice(by_turns(noted, lambda each: each.process), STANDBYS))
+        shown = list(islice(by_turns(noted, lambda each: each.process), STANDBYS))
         left = len(noted) - len(shown)
-        return StuckList(wall_time(), items, more, tuple(sorted(unreachable)), shown, left)
+        return observe_pb.StuckList(wall_time(), items, more, sorted(unreachable), shown, left)
 
     async def retry(self, controller: str, id: ResourceId) -> tuple[dict[str, bool], list[str]]:
         """Let a controller reconcile a resource now, whatever its delay, in each process that has its key.
@@ -201,11 +192,11 @@ class ObserveHost:
         ]
         shown = every[:most]
         asked = {id(attending): attending for attending, _ in shown}
-        now_of: dict[tuple[int, str], ControllerNow] = {}
+        now_of: dict[tuple[int, str], observe_pb.ControllerNow] = {}
         for attending, answer in await self._ask(list(asked.values()), lambda: observe_pb.Question(now=True)):
             for each in [] if answer is None else answer.now:
                 del each.failing[FAILING:]
-                now_of[id(attending), each.name] = from_message(ControllerNow, each)
+                now_of[id(attending), each.name] = cleaned(each)
                 await give_way()
         # A process speaks for its own controllers only: other names are never asked for here.
         found = [
@@ -435,15 +426,15 @@ class ObserveHost:
         named |= {each.name: each.fence_name for each in programs}
         attending = (each.controllers for each in self._attending.values())
         named |= {name.rpartition("/")[2]: name for of in attending for name in of if of[name] == kind}
-        return named | {each.name: each.controller for each in answers.OWN_FINALIZERS if each.kind == kind}
+        return named | {each.name: each.controller for each in OWN_FINALIZERS if each.kind == kind}
 
-    def writes_of(self, id: ResourceId) -> list[answers.PastWrite]:
+    def writes_of(self, id: ResourceId) -> list[observe_pb.PastWrite]:
         """Return the last writes of a resource that this process has committed, the newest first."""
         if self._journal is None:
             return []
         wall = to_wall()
         found = islice(self._journal.writes.of(id.type.unversioned, id.key), WRITES)
-        return [answers.PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found]
+        return [observe_pb.PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found]
 
     def writers_of(self, revisions: set[int]) -> dict[int, str]:
         """Return the writers of these revisions that this process has committed."""
@@ -454,7 +445,7 @@ class ObserveHost:
     def _writer(self, written: Written) -> str:
         return written.writer or (_PROGRAM if self.names_callers else "")
 
-    async def _with_writers(self, controllers: Sequence[ControllerWhy]) -> Iterable[ControllerWhy]:
+    async def _with_writers(self, controllers: Sequence[observe_pb.ControllerWhy]) -> list[observe_pb.ControllerWhy]:
         """Return the parts with the writer of each cause. Only the process that committed a write knows its writer."""
         wanted = {each.revision for part in controllers for each in (*part.causes, *past_causes(part))} - {0}
         writers = self.writers_of(wanted)
@@ -464,19 +455,19 @@ class ObserveHost:
 
         return with_writers(controllers, writers)
 
-    def _gone_of(self, kind: Kind) -> tuple[answers.Gone, ...]:
+    def _gone_of(self, kind: Kind) -> list[observe_pb.Gone]:
         since = wall_time() - _GONE_SECONDS
-        gone = tuple(
-            answers.Gone(process, at, tuple(sorted(name for name, of in controllers.items() if of == kind)))
+        gone = [
+            observe_pb.Gone(process, at, sorted(name for name, of in controllers.items() if of == kind))
             for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
-        )
+        ]
         known = {name for each in gone for name in each.controllers}
-        return gone + tuple(
-            answers.Gone(each.process, each.since, (each.controller,))
+        return gone + [
+            observe_pb.Gone(each.process, each.since, [each.controller])
             for each in self.absent
             if each.manages.unversioned == kind and each.controller not in known
-        )
+        ]
 
 
 def _share(caller: str, most: int) -> int:

@@ -9,10 +9,10 @@ from itertools import islice
 
 import trio
 
+from headway._gen.headway.observe.v1 import ControllerWhy, LeaseNow, Standby
 from headway.base import by_turns, wall_time
 from headway.errors import HeadwayError
 from headway.storage import CurrentLease
-from headway.why.answers import ControllerWhy, LeaseNow, Standby
 
 PATIENCE = 2.0
 """The time that all reads of an answer may take together, in seconds. An answer without its leases is better than
@@ -46,11 +46,11 @@ class Leases:
             for each in parts
         ]
 
-    async def of_standbys(self, standbys: Sequence[Standby]) -> tuple[Standby, ...]:
+    async def of_standbys(self, standbys: Sequence[Standby]) -> list[Standby]:
         """Return the controllers whose lease a process holds that the server does not ask."""
         await self._read_those_of((each.process, each.controller) for each in standbys)
         found = [replace(each, lease=self._lease(each.controller)) for each in standbys]
-        return tuple(each for each in found if each.lease is not None and not each.lease.connected)
+        return [each for each in found if each.lease is not None and not each.lease.connected]
 
     async def _read_those_of(self, controllers: Iterable[tuple[str, str]]) -> None:
         """Read the leases of controllers, each given with its process, until the time is over."""
@@ -80,8 +80,13 @@ class Leases:
 
     def _lease(self, controller: str, shard: int = 0) -> LeaseNow | None:
         known = self._known.get(controller)
-        name = f"{controller}#{shard - 1}" if shard else controller
+        name = lease_name(controller, shard)
         return None if known is None else known.get(name, LeaseNow(name))
+
+
+def lease_name(controller: str, shard: int) -> str:
+    """Return the name of the lease of a controller, or of one of its shards, given as its number plus 1."""
+    return f"{controller}#{shard - 1}" if shard else controller
 
 
 def _without_count(lease: str) -> str:

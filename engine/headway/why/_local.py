@@ -9,14 +9,7 @@ from typing import Any
 
 import trio
 
-from headway.base import bounded, by_turns, wall_time
-from headway.mapper import mapper_name
-from headway.reconcile import Reason
-from headway.resource import Key, ResourceId
-from headway.run import ControllerStatus, KeyStatus, LostEvents, Supervisor, Unmapped
-from headway.why.answers import (
-    LONGEST,
-    STUCK,
+from headway._gen.headway.observe.v1 import (
     Cause,
     ControllerWhy,
     LeftOut,
@@ -28,11 +21,13 @@ from headway.why.answers import (
     StuckList,
     TurnedAwayChange,
     UnmappedChange,
-    Wall,
-    past_reconciles,
-    short_name,
-    shortened,
 )
+from headway.base import bounded, by_turns, wall_time
+from headway.mapper import mapper_name
+from headway.reconcile import Reason
+from headway.resource import Key, ResourceId
+from headway.run import ControllerStatus, KeyStatus, LostEvents, Supervisor, Unmapped
+from headway.why.answers import LONGEST, STUCK, Wall, past_reconciles, ref_of, short_name, shortened
 
 UNMAPPED = 10
 _LINE = 300
@@ -77,7 +72,7 @@ class _Asked:
     def watching(self) -> ControllerWhy:
         """Return what the controller does about a resource of a watched type."""
         status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
-        left_out = tuple(each for each in self._left_out() if each.resource == Ref.of(self._id.type, self._id.key))
+        left_out = [each for each in self._left_out() if each.resource == ref_of(self._id.type, self._id.key)]
         why = replace(self._why, role="watches", turned_away=self._turned_away(), left_out=left_out)
         if status.phase != "running" or key is None:
             return self._inactive(why, status)
@@ -93,8 +88,8 @@ class _Asked:
         why = replace(
             self._why,
             role="manages",
-            turned_away=(*self._turned_away(), *self._turned_away_elsewhere()),
-            left_out=tuple(self._left_out()),
+            turned_away=[*self._turned_away(), *self._turned_away_elsewhere()],
+            left_out=list(self._left_out()),
             restarts=status.restarts,
             restart_error=status.error if status.restarts else "",
             reconciles=past,
@@ -159,7 +154,7 @@ class _Asked:
         why = replace(
             why,
             attempt=queued.attempt,
-            causes=tuple(self._cause(each) for each in (*queued.reasons, *queued.following)),
+            causes=[self._cause(each) for each in (*queued.reasons, *queued.following)],
             owed_since=0.0 if queued.state == "scheduled" else wall(queued.since),
         )
         if queued.state == "scheduled":
@@ -168,8 +163,8 @@ class _Asked:
             return replace(why, state="running", since=wall(key.began), stack=bounded(key.stack, LONGEST))
         if key.hold is not None:
             hold = key.hold
-            written = None if hold.written is None else Ref.of(hold.written.type, hold.written.key)
-            by = None if hold.key is None else Ref.of(self._definition.manages.name, hold.key)
+            written = None if hold.written is None else ref_of(hold.written.type, hold.written.key)
+            by = None if hold.key is None else ref_of(self._definition.manages.name, hold.key)
             return replace(
                 why, state="held", since=wall(hold.since), held_write=written, held_by=by, error=hold.why, traceback=""
             )
@@ -184,7 +179,7 @@ class _Asked:
         busy, began = key.busy
         return replace(
             why,
-            busy=Ref.of(self._definition.manages.name, busy),
+            busy=ref_of(self._definition.manages.name, busy),
             busy_since=wall(began),
             workers=self._definition.concurrency,
         )
@@ -196,10 +191,10 @@ class _Asked:
                 return bounded(each.fields.get("traceback", ""), LONGEST)
         return ""
 
-    def _unmapped(self, changes: Sequence[Unmapped]) -> tuple[UnmappedChange, ...]:
-        return tuple(
+    def _unmapped(self, changes: Sequence[Unmapped]) -> list[UnmappedChange]:
+        return [
             UnmappedChange(
-                resource=Ref.of(each.type, each.key),
+                resource=ref_of(each.type, each.key),
                 revision=each.revision,
                 function=each.function,
                 error=each.error,
@@ -209,15 +204,15 @@ class _Asked:
                 until=self._wall(each.due),
             )
             for each in changes[:UNMAPPED]
-        )
+        ]
 
-    def _turned_away(self) -> tuple[TurnedAwayChange, ...]:
+    def _turned_away(self) -> list[TurnedAwayChange]:
         if self._journal is None:
-            return ()
-        return tuple(
-            TurnedAwayChange(self._wall(each.at), Ref.of(each.type, each.key), each.revision, each.predicate)
+            return []
+        return [
+            TurnedAwayChange(self._wall(each.at), ref_of(each.type, each.key), each.revision, each.predicate)
             for each in self._journal.turned_away_of(*self._kind_and_key)
-        )
+        ]
 
     def _turned_away_elsewhere(self) -> Iterator[TurnedAwayChange]:
         """Yield the last changes of watched types that a predicate turned away. They may be about the resource."""
@@ -225,7 +220,7 @@ class _Asked:
             kind = self._id.type.unversioned
             others = (each for each in reversed(self._journal.turned_away.values()) if each.type.unversioned != kind)
             for each in islice(others, TURNED_AWAY):
-                yield TurnedAwayChange(self._wall(each.at), Ref.of(each.type, each.key), each.revision, each.predicate)
+                yield TurnedAwayChange(self._wall(each.at), ref_of(each.type, each.key), each.revision, each.predicate)
 
     def _left_out(self) -> Iterator[LeftOut]:
         """Yield the indexes that lack resources. If the asked resource is one of them, it is the one that is named."""
@@ -237,25 +232,25 @@ class _Asked:
                 if each.fields["index"] == index and each.fields["type"] == name:
                     error, trace = each.fields["error"], each.fields.get("traceback", "")
                     break
-            yield LeftOut(index, len(keys), Ref.of(name, key), error, bounded(trace, LONGEST))
+            yield LeftOut(index, len(keys), ref_of(name, key), error, bounded(trace, LONGEST))
 
     def _cause(self, reason: Reason) -> Cause:
         if reason.type is None or reason.key is None:
             return Cause(reason.what)
         own = (reason.type.unversioned, reason.key) == self._kind_and_key
         through = "" if own else self._through.get(reason.type, "")
-        return Cause(reason.what, Ref.of(reason.type, reason.key), reason.revision, through)
+        return Cause(reason.what, ref_of(reason.type, reason.key), reason.revision, through)
 
 
-def priming_types(status: ControllerStatus) -> tuple[PrimingType, ...]:
+def priming_types(status: ControllerStatus) -> list[PrimingType]:
     """Return the types that a controller's run waits for."""
     if status.phase != "priming":
-        return ()
-    return tuple(
+        return []
+    return [
         PrimingType(str(each.type), each.resources, each.revision, each.target, each.cut_off)
         for each in status.types
         if not each.primed or each.revision < each.target
-    )
+    ]
 
 
 def stuck_here(
@@ -276,7 +271,7 @@ def stuck_here(
         more += left
         standbys += _standby_of(each, now, longer_than, wall, types)
     kept = shortened(items)
-    return StuckList(wall_time(), kept, more + len(items) - len(kept), standbys=tuple(standbys))
+    return StuckList(wall_time(), kept, more + len(items) - len(kept), standbys=standbys)
 
 
 def _standby_of(
@@ -318,7 +313,7 @@ def _stuck_of(
     items = [
         replace(
             of,
-            resource=Ref.of(type, key),
+            resource=ref_of(type, key),
             state=_state_of(queued.state, not_done is not None and not_done.outcome == "slowed", pending.hold),
             since=wall(queued.since),
             attempt=queued.attempt,
@@ -328,7 +323,7 @@ def _stuck_of(
         for key, queued, not_done in pending.keys
     ]
     items += [
-        replace(of, resource=Ref.of(type, each.id.key), state="given up", since=wall(each.at), error=each.error)
+        replace(of, resource=ref_of(type, each.id.key), state="given up", since=wall(each.at), error=each.error)
         for each in pending.given_up
     ]
     # A mapper may have failed for a change of another type than the keys.
@@ -338,7 +333,7 @@ def _stuck_of(
     unmapped = [
         replace(
             of,
-            resource=Ref.of(each.type, each.key),
+            resource=ref_of(each.type, each.key),
             state="unmapped",
             since=wall(each.since),
             attempt=each.failures,

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
+from headway._gen.headway.observe.v1 import ControllerNow, Failing
 from headway.base import bounded, by_turns
 from headway.run import ControllerStatus, Supervisor
 from headway.why._local import to_wall
-from headway.why.answers import FAILURES, ControllerNow, Failing, Ref, Wall, short_name
+from headway.why.answers import FAILURES, Wall, ref_of, short_name
 
 _LONGEST = 500
 """The number of characters of a text."""
@@ -62,12 +63,12 @@ def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
     return found
 
 
-def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> tuple[tuple[Failing, ...], int]:
+def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> tuple[list[Failing], int]:
     """Return what fails in a controller with this status, and how many resources have a change that is not mapped."""
     unmapped, mapping_failed = supervisor.newest_unmapped(FAILING // 4)
     found = [
         Failing(
-            Ref.of(each.id.type, each.id.key),
+            ref_of(each.id.type, each.id.key),
             each.outcome,
             bounded(each.error, _LONGEST),
             each.attempts,
@@ -79,7 +80,7 @@ def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> 
     ]
     found += [
         Failing(
-            Ref.of(each.type, each.key),
+            ref_of(each.type, each.key),
             "unmapped",
             bounded(f"{short_name(each.function)}: {each.error}", _LONGEST),
             each.failures,
@@ -91,7 +92,7 @@ def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> 
     ]
     # A viewer may see only some of the types, so each type has places of its own.
     kept = sorted(islice(by_turns(range(len(found)), lambda at: _group(found[at])), FAILING))
-    return tuple(found[at] for at in kept), mapping_failed
+    return [found[at] for at in kept], mapping_failed
 
 
 def _group(failing: Failing) -> tuple[bool, str]:

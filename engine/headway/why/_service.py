@@ -19,8 +19,9 @@ from headway.resource import Registry, ResourceId, TypeName, did_you_mean, event
 from headway.service import AccessChecks, Decision, Permissions, admit_id, ask, check_text
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
+from headway.why._leases import lease_name
 from headway.why._rights import AttendingRights
-from headway.why.answers import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why, to_message
+from headway.why.answers import id_of, sentences
 
 OBSERVE_SERVICE = "headway.observe.v1.ObserveService"
 ATTEND = f"/{OBSERVE_SERVICE}/Attend"
@@ -63,7 +64,7 @@ class ObserveService(ObserveApi):
         host: ObserveHost,
         registry: Registry,
         permissions: ObservePermissions | None = None,
-        ask: Callable[[ResourceId], Awaitable[Why]] | None = None,
+        ask: Callable[[ResourceId], Awaitable[observe_pb.Why]] | None = None,
         *,
         between: bool = False,
     ) -> None:
@@ -86,7 +87,7 @@ class ObserveService(ObserveApi):
         await give_way()
         if self._permissions is not None:
             why = redacted(why, self._permissions, self._everywhere(self._permissions))
-        return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
+        return observe_pb.WhyResponse(why=why, sentences=sentences(why))
 
     @override
     async def stuck(self, call: Call, request: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
@@ -102,17 +103,17 @@ class ObserveService(ObserveApi):
         types = None if permissions is None else allowed
         stuck = await self._host.stuck(request.longer_than, types)
         if permissions is not None:
-            standbys = tuple(
+            standbys = [
                 each if ask(permissions.may_read_lease, each.controller) else replace(each, lease=None)
                 for each in stuck.standbys
-            )
+            ]
             stuck = replace(stuck, standbys=standbys)
         # A thousand items take tens of milliseconds. The callers take turns.
         await give_way()
-        sentences = stuck.sentences()
+        said = sentences(stuck)
         await give_way()
         names = self._host.names(types)
-        return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=sentences, controllers=names)
+        return observe_pb.StuckResponse(stuck=stuck, sentences=said, controllers=names)
 
     @override
     async def retry(self, call: Call, request: observe_pb.RetryRequest) -> observe_pb.RetryResponse:
@@ -210,7 +211,7 @@ class QuestionDecoder:
 _UNKNOWN = "(you may not observe that resource)"
 
 
-def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[str]) -> Why:
+def redacted(why: observe_pb.Why, permissions: ObservePermissions, everywhere: Collection[str]) -> observe_pb.Why:
     """Return an answer without the names of other resources that the caller may not observe. Their types remain.
 
     The revision and the writer of a change belong to the resource: they would tell when it is written, and by whom.
@@ -222,34 +223,34 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
         everywhere: the types that the caller may observe everywhere.
     """
 
-    def ref(it: Ref | None) -> Ref | None:
-        if it is None or it == why.resource or not it.name or ask(permissions.may_observe, it.id()):
+    def ref(it: observe_pb.Ref | None) -> observe_pb.Ref | None:
+        if it is None or it == why.resource or not it.name or ask(permissions.may_observe, id_of(it)):
             return it
-        return Ref(it.type)
+        return observe_pb.Ref(it.type)
 
-    def causes(them: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    def causes(them: list[observe_pb.Cause]) -> list[observe_pb.Cause]:
         known = [(each, ref(each.resource)) for each in them]
-        return tuple(
+        return [
             each if it == each.resource else replace(each, resource=it, revision=0, writer="") for each, it in known
-        )
+        ]
 
-    def touch(it: Touched) -> Touched:
+    def touch(it: observe_pb.Touched) -> observe_pb.Touched:
         known = ref(it.resource)
         if known != it.resource:
-            return Touched(it.how, known)
+            return observe_pb.Touched(it.how, known)
         if known is None or not it.how.startswith(f"{STRONG_READ} of ") or known.type in everywhere:
             return it
         # The text names a resource, but not its partition and namespace, so its own right cannot be checked.
-        return Touched(STRONG_READ, known)
+        return observe_pb.Touched(STRONG_READ, known)
 
-    def touched(them: tuple[Touched, ...]) -> tuple[Touched, ...]:
-        return tuple(map(touch, them))
+    def touched(them: list[observe_pb.Touched]) -> list[observe_pb.Touched]:
+        return list(map(touch, them))
 
-    def reconcile(it: PastReconcile) -> PastReconcile:
+    def reconcile(it: observe_pb.PastReconcile) -> observe_pb.PastReconcile:
         return replace(it, causes=causes(it.causes), reads=touched(it.reads), writes=touched(it.writes))
 
-    def part(it: ControllerWhy) -> ControllerWhy:
-        shown = ask(permissions.may_read_lease, it.lease_name)
+    def part(it: observe_pb.ControllerWhy) -> observe_pb.ControllerWhy:
+        shown = ask(permissions.may_read_lease, lease_name(it.name, it.shard))
         return replace(
             it,
             lease=it.lease if shown else None,
@@ -258,24 +259,24 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
             held_write=ref(it.held_write),
             held_by=ref(it.held_by),
             busy=ref(it.busy),
-            left_out=tuple(
+            left_out=[
                 each
                 if (known := ref(each.resource)) == each.resource
                 else replace(each, resource=known, error=_UNKNOWN, traceback="")
                 for each in it.left_out
-            ),
+            ],
             # The error of a mapper is about the change that it got.
-            unmapped=tuple(
+            unmapped=[
                 each
                 if (known := ref(each.resource)) == each.resource
                 else replace(each, resource=known, revision=0, error=_UNKNOWN, traceback="")
                 for each in it.unmapped
-            ),
-            turned_away=tuple(
+            ],
+            turned_away=[
                 each if (known := ref(each.resource)) == each.resource else replace(each, resource=known, revision=0)
                 for each in it.turned_away
-            ),
-            reconciles=tuple(map(reconcile, it.reconciles)),
+            ],
+            reconciles=list(map(reconcile, it.reconciles)),
         )
 
     stored, events = why.stored, why.events
@@ -283,6 +284,6 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
         stored = replace(stored, owner=ref(stored.owner))
     # The name of an event contains the resource's uid, which is not in the answer. No rule needs to be that exact.
     of = why.resource
-    if events and (of is None or ask(permissions.may_read, event_id(of.id()), None) is not Decision.ALLOWED):
-        events = ()
-    return replace(why, stored=stored, events=events, controllers=tuple(map(part, why.controllers)))
+    if events and (of is None or ask(permissions.may_read, event_id(id_of(of)), None) is not Decision.ALLOWED):
+        events = []
+    return replace(why, stored=stored, events=events, controllers=list(map(part, why.controllers)))

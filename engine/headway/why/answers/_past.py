@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from headway._gen.headway.observe.v1 import Cause, PastReconcile, Ref, Touched
 from headway.base import bounded
 from headway.journal import Ran
 from headway.reconcile import Reason
 from headway.resource import TypeName
 from headway.run import OwnWrite
-from headway.why.answers._answer import FAILURES, RECONCILES, Cause, PastReconcile, Ref, Touched
+from headway.why.answers._names import ref_of
+from headway.why.answers._runs import FAILURES, RECONCILES
 
 LONGEST = 8_000
 """The number of characters of a traceback in an answer."""
@@ -21,7 +23,7 @@ Wall = Callable[[float], float]
 
 def past_reconciles(
     runs: Iterable[Ran], wall: Wall, cause: Callable[[Reason], Cause], most: int = RECONCILES
-) -> tuple[PastReconcile, ...]:
+) -> list[PastReconcile]:
     """Return the newest reconciles of a key, and the last one that succeeded, from all that the journal has."""
     found: list[PastReconcile] = []
     succeeded = False
@@ -32,7 +34,7 @@ def past_reconciles(
         succeeded = succeeded or success
         if len(found) >= most and succeeded:
             break
-    return tuple(found)
+    return found
 
 
 def _groups(runs: Iterable[Ran]) -> Iterator[tuple[Ran, Ran, int]]:
@@ -78,9 +80,9 @@ def _reconcile(ran: Ran, first: Ran, alike: int, wall: Wall, cause: Callable[[Re
         seconds=ran.seconds,
         waited=max(ran.waited, 0.0),
         attempt=ran.attempt,
-        causes=tuple(cause(Reason(*each)) for each in ran.reasons),
-        reads=tuple(dict.fromkeys(_read(*each) for each in ran.reads)),
-        writes=tuple(_written(each) for each in ran.writes),
+        causes=[cause(Reason(*each)) for each in ran.reasons],
+        reads=[_read(*each) for each in dict.fromkeys(ran.reads)],
+        writes=[_written(each) for each in ran.writes],
         error=ran.error,
         traceback=bounded(ran.traceback, LONGEST),
         alike=alike,
@@ -93,9 +95,9 @@ def _reconcile(ran: Ran, first: Ran, alike: int, wall: Wall, cause: Callable[[Re
 def _read(type: TypeName, what: Any) -> Touched:
     if not isinstance(what, tuple):
         return Touched(what, Ref(str(type)))
-    return Touched("get", Ref.of(type, what[:3]), what[3] if len(what) > 3 else 0)
+    return Touched("get", ref_of(type, what[:3]), what[3] if len(what) > 3 else 0)
 
 
 def _written(write: OwnWrite) -> Touched:
     how = f"status {write.status_key} written" if write.what == "status" else write.what
-    return Touched(how, Ref.of(write.type, write.key), write.revision)
+    return Touched(how, ref_of(write.type, write.key), write.revision)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from headway._gen.headway.observe.v1 import Cause, PastReconcile, Touched
 from headway.base import ended
-from headway.why.answers._answer import FAILURES, RECONCILES, Cause, PastReconcile
+from headway.why.answers._names import ref_text
 from headway.why.answers._times import seconds_text, when_text
 
+RECONCILES = 10
+"""The number of past reconciles of a key in an answer. Consecutive failures that are alike count as one."""
+FAILURES = ("failed", "permanent")
+"""The outcomes of a reconcile that failed."""
 _SHOWN = 5
 """The number of reconciles that are shown, apart from the last one that succeeded."""
 
@@ -27,7 +32,7 @@ def causes_text(causes: Iterable[Cause]) -> list[str]:
         if cause.what != "started":
             texts.append(_cause(cause))
         elif cause is started[0]:
-            sources = [f"{each.resource}{_through(each)}" for each in started if each.resource is not None]
+            sources = [f"{ref_text(each.resource)}{_through(each)}" for each in started if each.resource is not None]
             start = _CAUSES["started"]
             texts.append(f"{start}, from {' and '.join(sources)}" if sources else start)
     # The same reason may come again and again.
@@ -45,7 +50,7 @@ def _cause(cause: Cause) -> str:
     writer = f", which {cause.writer} wrote" if cause.writer else ""
     # A resource that the caller may not observe has no name and no revision here.
     at = f" at revision {cause.revision}" if cause.revision else ""
-    return f"{cause.resource} {cause.what}{at}{writer}{through}"
+    return f"{ref_text(cause.resource)} {cause.what}{at}{writer}{through}"
 
 
 def reconcile_sentences(reconciles: Sequence[PastReconcile], now: float) -> Iterator[str]:
@@ -88,6 +93,16 @@ def attempts_text(it: PastReconcile) -> str:
 
 def reconcile_texts(it: PastReconcile) -> tuple[str, str, str]:
     """Return why a reconcile ran, what it read, and what it wrote."""
-    reads = ", ".join(map(str, it.reads)) or "nothing"
-    writes = [f"{each.resource} {each.how}{f' at {each.revision}' if each.revision else ''}" for each in it.writes]
+    reads = ", ".join(map(_touched, it.reads)) or "nothing"
+    writes = [f"{_resource(each)} {each.how}{f' at {each.revision}' if each.revision else ''}" for each in it.writes]
     return "; ".join(causes_text(it.causes)) or "unknown", reads, ", ".join(writes) or "nothing"
+
+
+def _touched(it: Touched) -> str:
+    if it.how == "get":
+        return f"{_resource(it)} at version {it.revision}" if it.revision else _resource(it)
+    return f"{_resource(it)} by {it.how}"
+
+
+def _resource(it: Touched) -> str:
+    return "" if it.resource is None else ref_text(it.resource)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.resource import pause_name
-from headway.why.answers._answer import (
+from headway._gen.headway.observe.v1 import (
     ControllerWhy,
     LeaseNow,
     LeftOut,
     PastEvent,
     Ref,
+    Standby,
     Stored,
+    StuckItem,
+    StuckList,
     TurnedAwayChange,
     UnmappedChange,
     Why,
-    short_name,
 )
+from headway.resource import pause_name
 from headway.why.answers._finalizers import own_finalizer
-from headway.why.answers._lists import Standby, StuckItem, StuckList
+from headway.why.answers._names import id_of, kind_of, ref_text, short_name
 from headway.why.answers._runs import causes_text, reconcile_sentences
 from headway.why.answers._times import seconds_text, when_text
 
@@ -28,10 +30,14 @@ _SHOWN = 5
 """The number of writes, of events and of unmapped changes that are shown."""
 
 
-def why_sentences(why: Why) -> list[str]:
-    """Return the answer to "why is this not done?", one line each."""
+def sentences(answer: Why | StuckList) -> list[str]:
+    """Return an answer of `Engine.why` or `Engine.stuck` for people, one line each."""
+    return _why(answer) if isinstance(answer, Why) else _stuck_list(answer)
+
+
+def _why(why: Why) -> list[str]:
     assert why.resource is not None
-    lines = [f"{why.resource.type} {str(why.resource).partition(' ')[2]}"]
+    lines = [f"{why.resource.type} {ref_text(why.resource).partition(' ')[2]}"]
     lines += [f"  {each}" for each in _stored(why)]
     managing = [each for each in why.controllers if each.role == "manages"]
     if not managing:
@@ -58,8 +64,7 @@ def why_sentences(why: Why) -> list[str]:
     return lines
 
 
-def stuck_sentences(stuck: StuckList) -> list[str]:
-    """Return the answer to "what is stuck?", one line each."""
+def _stuck_list(stuck: StuckList) -> list[str]:
     lines = [_stuck(each, stuck.at) for each in stuck.items]
     if stuck.more:
         lines.append(f"{stuck.more} more are not listed.")
@@ -87,13 +92,15 @@ def _stuck(item: StuckItem, now: float) -> str:
         return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{line}{error}"
     if item.state == "unmapped":
         often = "once" if item.attempt == 1 else f"{item.attempt} times"
-        return f"{item.resource}: {where} could not map its change, and has failed {often} {since}{error}"
+        return f"{ref_text(item.resource)}: {where} could not map its change, and has failed {often} {since}{error}"
     if item.state == "given up":
-        return f"{item.resource}: {where} gave up at {when_text(item.since, now)}, and waits for a change{error}"
+        return (
+            f"{ref_text(item.resource)}: {where} gave up at {when_text(item.since, now)}, and waits for a change{error}"
+        )
     attempt = ""
     if item.attempt > 1:
         attempt = f" attempt {item.attempt}" if item.state == "running" else f" for attempt {item.attempt}"
-    return f"{item.resource}: {where} has had work pending {since}, {item.state}{attempt}{line}{error}"
+    return f"{ref_text(item.resource)}: {where} has had work pending {since}, {item.state}{attempt}{line}{error}"
 
 
 def _nobody(why: Why) -> Iterator[str]:
@@ -114,7 +121,7 @@ def _stored(why: Why) -> Iterator[str]:
         return
     yield f"It is stored at version {stored.version}, generation {stored.generation}."
     if stored.owner is not None:
-        yield f"It is owned by {stored.owner}, and is deleted with it."
+        yield f"It is owned by {ref_text(stored.owner)}, and is deleted with it."
     yield from _deletion(stored, why)
     for each in stored.conditions:
         older = "" if each.current else ", for an older generation"
@@ -128,7 +135,7 @@ def _deletion(stored: Stored, why: Why) -> Iterator[str]:
         held = ", ".join(each.name for each in stored.finalizers)
         yield f"It is marked for deletion, and held by {held}." if held else "It is marked for deletion."
     assert why.resource is not None
-    kind = why.resource.id().type.unversioned
+    kind = id_of(why.resource).type.unversioned
     for each in stored.finalizers:
         own = own_finalizer(each.name, kind)
         if own is not None:
@@ -208,8 +215,8 @@ def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
             yield "It waits at:"
             yield from _indented(it.stack)
     elif it.state == "held":
-        write = f"the write of {it.held_write}" if it.held_write else "a write"
-        by = f" in the reconcile of {it.held_by}" if it.held_by else ""
+        write = f"the write of {ref_text(it.held_write)}" if it.held_write else "a write"
+        by = f" in the reconcile of {ref_text(it.held_by)}" if it.held_by else ""
         yield f"It has been held since {since}: the outcome of {write}{by} is unknown, and is being resolved."
     elif it.state == "waiting":
         failures = f"after {it.attempt - 1} failures in a row" if it.attempt > 2 else "after a failure"
@@ -324,7 +331,7 @@ def _unmapped(change: UnmappedChange, role: str, now: float, other: Ref | None) 
     elif other.name:
         options = (("-n", other.namespace), ("--partition", other.partition))
         more = "".join(f" {option} {unit}" for option, unit in options if unit not in ("", "default"))
-        yield f"  Its traceback: `headway why {other.kind.lower()} {other.name}{more}`"
+        yield f"  Its traceback: `headway why {kind_of(other).lower()} {other.name}{more}`"
 
 
 def _left_out(left: LeftOut) -> Iterator[str]:
@@ -341,7 +348,7 @@ def _left_out(left: LeftOut) -> Iterator[str]:
 def _named(resource: Ref | None) -> str:
     if resource is None:
         return "a resource"
-    return str(resource) if resource.name else f"a {resource.kind}"
+    return ref_text(resource) if resource.name else f"a {kind_of(resource)}"
 
 
 def _turned_away(turned: TurnedAwayChange, now: float) -> str:

@@ -6,27 +6,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from headway._gen.headway.observe.v1 import StuckItem, StuckList
 from headway.base import by_turns, in_turn
 from headway.resource import Kind
-from headway.why.answers._lists import StuckItem, StuckList
 
 STUCK = 1000
 """The number of items in an answer about what is stuck."""
 
 
-def shortened(items: Sequence[StuckItem]) -> tuple[StuckItem, ...]:
+def shortened(items: Sequence[StuckItem]) -> list[StuckItem]:
     """Return the oldest items of each controller and type, in the order of their age."""
     return joined([items])
 
 
-def joined(lists: Iterable[Sequence[StuckItem]]) -> tuple[StuckItem, ...]:
+def joined(lists: Iterable[Sequence[StuckItem]]) -> list[StuckItem]:
     """Return the oldest items of each process, controller and type, in the order of their age.
 
     A viewer may see only some of the types, and a process may send anything. So a long list of one type or of one
     process must not crowd out the others.
     """
     kept = islice(in_turn(_by_turns(each) for each in lists), STUCK)
-    return tuple(sorted(kept, key=lambda item: item.since))
+    return sorted(kept, key=lambda item: item.since)
 
 
 def _by_turns(items: Sequence[StuckItem]) -> Iterator[StuckItem]:
@@ -38,16 +38,16 @@ def said_by(process: str, controllers: Mapping[str, Kind], said: StuckList, type
 
     A standby counts once for each controller, and only for the type that the process has said the controller manages.
     """
-    items = tuple(replace(each, process=process) for each in said.items if each.controller in controllers)
+    items = [replace(each, process=process) for each in said.items if each.controller in controllers]
     standbys = {
         each.controller: replace(each, process=process)
         for each in said.standbys
         if _kind(each.manages) == controllers.get(each.controller) and (types is None or each.manages in types)
     }
-    said = replace(said, items=items, standbys=tuple(standbys.values()))
+    said = replace(said, items=items, standbys=list(standbys.values()))
     if types is not None and any(_type_of(item) not in types for item in items):
         # A process of an earlier version answers for all types, so its count of further items is useless here.
-        said = replace(said, items=tuple(each for each in items if _type_of(each) in types), more=0)
+        said = replace(said, items=[each for each in items if _type_of(each) in types], more=0)
     return said
 
 

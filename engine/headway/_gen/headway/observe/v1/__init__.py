@@ -134,9 +134,19 @@ default_message_pool.register_message("headway.observe.v1", "AttendRequest", Att
 
 @dataclass(eq=False, repr=False)
 class Cause(betterproto2.Message):
+    """
+    A reason to reconcile.
+    """
+
     what: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    changed, started, owed, retry, requeue, operator or source NAME.
+    """
 
     resource: "Ref | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    What changed, as `revision`.
+    """
 
     revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
 
@@ -146,6 +156,9 @@ class Cause(betterproto2.Message):
     """
 
     writer: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    The controller or token that wrote the change, where it is known.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "Cause", Cause)
@@ -153,6 +166,10 @@ default_message_pool.register_message("headway.observe.v1", "Cause", Cause)
 
 @dataclass(eq=False, repr=False)
 class Condition(betterproto2.Message):
+    """
+    A condition in the stored status.
+    """
+
     by: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     type: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -185,16 +202,28 @@ class ControllerNow(betterproto2.Message):
     phase: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
 
     seconds: "float" = betterproto2.field(4, betterproto2.TYPE_DOUBLE)
+    """
+    Since it entered its phase.
+    """
 
     ready: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    Nothing but a pause keeps it from reconciling.
+    """
 
     paused: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
 
     pause_reason: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
 
     leader: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    The process that runs it while this one is on standby.
+    """
 
     cause: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+    """
+    Why it is not reconciling, in short.
+    """
 
     queued: "int" = betterproto2.field(10, betterproto2.TYPE_UINT64)
 
@@ -213,10 +242,16 @@ class ControllerNow(betterproto2.Message):
     lag: "int" = betterproto2.field(17, betterproto2.TYPE_UINT64)
 
     types: "int" = betterproto2.field(18, betterproto2.TYPE_UINT64)
+    """
+    How many types it has, and how many of them are primed.
+    """
 
     primed: "int" = betterproto2.field(19, betterproto2.TYPE_UINT64)
 
     reconciles: "int" = betterproto2.field(20, betterproto2.TYPE_UINT64)
+    """
+    How many reconciles there were in this process, and how many of them failed.
+    """
 
     failures: "int" = betterproto2.field(21, betterproto2.TYPE_UINT64)
 
@@ -243,6 +278,10 @@ default_message_pool.register_message("headway.observe.v1", "ControllerNow", Con
 
 @dataclass(eq=False, repr=False)
 class ControllerWhy(betterproto2.Message):
+    """
+    What one controller in one process does about the resource.
+    """
+
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
     "app/controller".
@@ -258,20 +297,33 @@ class ControllerWhy(betterproto2.Message):
     state: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
     idle, queued, running, held, waiting, slowed, paced, given up, scheduled,
-    priming, starting, initialising, resting, standby, ended.
+    priming, starting, initialising, resting, standby, ended. Empty for a
+    controller that only watches, while it is running.
     """
 
     since: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
 
     until: "float" = betterproto2.field(6, betterproto2.TYPE_DOUBLE)
+    """
+    Of the next attempt.
+    """
 
     owed_since: "float" = betterproto2.field(7, betterproto2.TYPE_DOUBLE)
+    """
+    Since when the work has been pending. Failures do not reset it.
+    """
 
     attempt: "int" = betterproto2.field(8, betterproto2.TYPE_UINT32)
+    """
+    The current or the next attempt.
+    """
 
     causes: "list[Cause]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
 
     error: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+    """
+    Of the last failure.
+    """
 
     traceback: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
 
@@ -282,7 +334,8 @@ class ControllerWhy(betterproto2.Message):
 
     holder: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
     """
-    The process that holds the lease or the shard.
+    The process that holds the lease or the shard; empty for a caller who may not
+    read the lease.
     """
 
     shard: "int" = betterproto2.field(14, betterproto2.TYPE_UINT32)
@@ -353,7 +406,8 @@ class ControllerWhy(betterproto2.Message):
 
     lease: "LeaseNow | None" = betterproto2.field(34, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    On standby: the lease that it waits for, as the server knows it.
+    On standby: the lease that it waits for; absent when the asked process does
+    not know it, or for a caller who may not read it.
     """
 
     writes_held: "str" = betterproto2.field(35, betterproto2.TYPE_STRING)
@@ -412,7 +466,8 @@ class Finalizer(betterproto2.Message):
 
     controller: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The controller that removes it; empty when none is known by that name.
+    The controller that removes it; empty when it is not Headway's, and no known
+    one has that name.
     """
 
 
@@ -514,8 +569,14 @@ default_message_pool.register_message("headway.observe.v1", "PastEvent", PastEve
 @dataclass(eq=False, repr=False)
 class PastReconcile(betterproto2.Message):
     at: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+    """
+    When it ended.
+    """
 
     outcome: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    done, requeue, failed or permanent.
+    """
 
     seconds: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
 
@@ -535,8 +596,9 @@ class PastReconcile(betterproto2.Message):
 
     alike: "int" = betterproto2.field(11, betterproto2.TYPE_UINT32)
     """
-    How many consecutive failures with the same error it stands for, the last one
-    included; and of the first of them: when it ended, its attempt and its duration.
+    How many consecutive failures it stands for, the last one included: they have
+    the same error, and have read and written the same resources, whatever the
+    versions. And of the first: when it ended, its attempt and its duration.
     """
 
     first_at: "float" = betterproto2.field(12, betterproto2.TYPE_DOUBLE)
@@ -551,13 +613,24 @@ default_message_pool.register_message("headway.observe.v1", "PastReconcile", Pas
 
 @dataclass(eq=False, repr=False)
 class PastWrite(betterproto2.Message):
+    """
+    A committed write of the resource.
+    """
+
     at: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
 
     revision: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
 
     verb: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    created, written, status KEY written, marked for deletion, or deleted.
+    """
 
     writer: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    The controller and its process, the token, or a program in the server's
+    process; empty if it is not known.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "PastWrite", PastWrite)
@@ -565,6 +638,11 @@ default_message_pool.register_message("headway.observe.v1", "PastWrite", PastWri
 
 @dataclass(eq=False, repr=False)
 class PrimingType(betterproto2.Message):
+    """
+    A type that a run waits for: what it has received, and the revision that it has
+    to reach.
+    """
+
     type: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     received: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
@@ -700,6 +778,9 @@ class Standby(betterproto2.Message):
     since: "float" = betterproto2.field(4, betterproto2.TYPE_DOUBLE)
 
     lease: "LeaseNow | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Absent for a caller who may not read it.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "Standby", Standby)
@@ -707,6 +788,10 @@ default_message_pool.register_message("headway.observe.v1", "Standby", Standby)
 
 @dataclass(eq=False, repr=False)
 class Stored(betterproto2.Message):
+    """
+    The stored resource, without its payload.
+    """
+
     version: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     generation: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -725,6 +810,10 @@ default_message_pool.register_message("headway.observe.v1", "Stored", Stored)
 
 @dataclass(eq=False, repr=False)
 class StuckItem(betterproto2.Message):
+    """
+    Work that has been pending for long.
+    """
+
     controller: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     process: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -753,9 +842,17 @@ default_message_pool.register_message("headway.observe.v1", "StuckItem", StuckIt
 
 @dataclass(eq=False, repr=False)
 class StuckList(betterproto2.Message):
+    """
+    The work that has been pending for long.
+    """
+
     at: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
 
     items: "list[StuckItem]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The oldest first; if there is too much, the oldest of each process, controller
+    and type.
+    """
 
     more: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
     """
@@ -821,6 +918,10 @@ class Touched(betterproto2.Message):
     resource: "Ref | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
 
     revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+    """
+    The revision that a write has committed, or the version that was read from the
+    cache: 0 if the resource was absent, or versions were not being recorded.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "Touched", Touched)
@@ -828,6 +929,10 @@ default_message_pool.register_message("headway.observe.v1", "Touched", Touched)
 
 @dataclass(eq=False, repr=False)
 class TurnedAwayChange(betterproto2.Message):
+    """
+    A change that a predicate turned away.
+    """
+
     at: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
 
     resource: "Ref | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
@@ -842,6 +947,10 @@ default_message_pool.register_message("headway.observe.v1", "TurnedAwayChange", 
 
 @dataclass(eq=False, repr=False)
 class UnmappedChange(betterproto2.Message):
+    """
+    A change whose mapper or predicate raised, so that its keys are not known.
+    """
+
     resource: "Ref | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
     revision: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
@@ -857,6 +966,9 @@ class UnmappedChange(betterproto2.Message):
     since: "float" = betterproto2.field(7, betterproto2.TYPE_DOUBLE)
 
     until: "float" = betterproto2.field(8, betterproto2.TYPE_DOUBLE)
+    """
+    Of the next attempt.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "UnmappedChange", UnmappedChange)
@@ -864,7 +976,14 @@ default_message_pool.register_message("headway.observe.v1", "UnmappedChange", Un
 
 @dataclass(eq=False, repr=False)
 class Why(betterproto2.Message):
+    """
+    Why a resource is, or is not, done.
+    """
+
     at: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+    """
+    The time of the answer.
+    """
 
     resource: "Ref | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
 
@@ -874,8 +993,14 @@ class Why(betterproto2.Message):
     """
 
     controllers: "list[ControllerWhy]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The controllers that manage or watch the type, in each process that answered.
+    """
 
     writes: "list[PastWrite]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The newest first.
+    """
 
     unreachable: "list[str]" = betterproto2.field(6, betterproto2.TYPE_STRING, repeated=True)
     """
