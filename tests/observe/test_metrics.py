@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import ControllerStatus, events
-from headway.observe import Metrics, log_report, reports, states_of, unready
+from headway.observe import Metrics, Sample, log_report, reports, states_in, unready
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
 from headway.resource import ResourceId, TypeName
@@ -154,7 +154,11 @@ def test_pause_alone_does_not_make_a_controller_unready(holding: str) -> None:
     assert value(metrics, "headway_controller_ready", {"controller": "c"}) == float(not holding)
     assert value(metrics, "headway_controller_paused", {"controller": "c"}) == 1
     assert bool(unready(lambda: [status])) == bool(holding)
-    [state] = states_of("p", [status])
+    samples: dict[str, list[Sample]] = {}
+    for family in metrics.registry.collect():
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    [state] = states_in("p", samples)
     assert (state.ready, state.paused) == (not holding, True)
     assert state.state == ("running, not ready, paused" if holding else "running, paused")
 

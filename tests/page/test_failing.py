@@ -67,7 +67,7 @@ async def test_unmapped_change_is_listed_with_its_resource_and_error() -> None:
 class Seen(NamedTuple):
     """What the page knows of a controller of the server's process, as far as its failures."""
 
-    failing: list[Failing]
+    now: ControllerNow
 
 
 def failures(count: int, at: float, name: str = "f", type: TypeName = TEAM) -> list[Failing]:
@@ -84,7 +84,7 @@ def test_process_with_a_wrong_clock_does_not_fill_the_list_of_what_fails() -> No
     host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
     host.others.seen = [of("web-1", failures(40, now + 1e9)), of("web-2", failures(1, now - 600, "late"))]
     visible = Visible(frozenset(), frozenset([TEAM]), frozenset([TEAM]))
-    found = failing(host, {"staff/teams": Seen(failures(3, now - 60))}, visible)  # type: ignore[dict-item]  # enough
+    found = failing(host, {"staff/teams": Seen(ControllerNow(failing=failures(3, now - 60)))}, visible)  # type: ignore[dict-item]  # enough
     assert len(found) == FAILING
     assert [each["process"] for each in found] == ["web-1"] * 16 + [""] * 3 + ["web-2"]
     assert [each["resource"]["name"] for each in found[16:]] == ["f2", "f1", "f0", "late0"]
@@ -95,7 +95,8 @@ def test_controller_with_many_failures_does_not_hide_those_of_another() -> None:
     """A thousand new failures of one leave room for the old one of another."""
     host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
     visible = Visible(frozenset(), frozenset([TEAM]), frozenset([TEAM]))
-    seen = {"staff/teams": Seen(failures(40, 2000.0)), "staff/leads": Seen(failures(1, 1000.0, "old"))}
+    failing_of = {"staff/teams": failures(40, 2000.0), "staff/leads": failures(1, 1000.0, "old")}
+    seen = {name: Seen(ControllerNow(failing=each)) for name, each in failing_of.items()}
     found = failing(host, seen, visible)  # type: ignore[arg-type]  # enough
     assert [each["controller"] for each in found] == ["staff/teams"] * (FAILING - 1) + ["staff/leads"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -16,7 +17,7 @@ from headway.api import Call, Exhausted, Stream
 from headway.base import finished
 from headway.errors import InvalidArgument
 from headway.events import HandlerFailed
-from headway.observe import Metrics, Sample, states_in, states_of
+from headway.observe import ControllerState, Metrics, Sample, state_text, states_in
 from headway.page import PageHost, PageService
 from headway.page._about import document, linked, timeline
 from headway.page._host import LOOK
@@ -27,17 +28,25 @@ from headway.page._service import CALLER_SEARCHES, Event
 from headway.resource import TypeName
 from headway.run import ControllerStatus, TypeStatus
 from headway.storage import MemoryBackend
-from headway.why import ControllerWhy, ObserveHost, PastReconcile, PastWrite, Ref, Why, ref_text
+from headway.why import (
+    ControllerNow,
+    ControllerWhy,
+    ObserveHost,
+    PastReconcile,
+    PastWrite,
+    Ref,
+    Why,
+    controllers_now,
+    ref_text,
+)
 from tests.page import shop
 from tests.page.gated import GatedSnapshots, Kept
 from tests.page.kit import until
 from tests.page.shop import store_depots
 
 ORDERS = TypeName("shop", "v1", "Order")
-
-
-def running(name: str, **reconciles: int) -> ControllerStatus:
-    return ControllerStatus(name, "running", 5.0, reconciles=reconciles)
+SAME = set.intersection(*({each.name for each in dataclasses.fields(of)} for of in (ControllerState, ControllerNow)))
+SAME -= {"process", "reconciles", "failures"}
 
 
 def test_ring_holds_the_last_fifteen_minutes() -> None:
@@ -45,7 +54,7 @@ def test_ring_holds_the_last_fifteen_minutes() -> None:
     ring = Ring()
     for step in range(POINTS + 50):
         assert ring.is_due(step * 5.0)
-        ring.add(states_of("", [running("a/b", done=step * 10, failed=step)]), step * 5.0, 1000.0 + step * 5)
+        ring.add([ControllerNow("a/b", reconciles=step * 11, failures=step)], step * 5.0, 1000.0 + step * 5)
         assert not ring.is_due(step * 5.0 + 4)
     at, points = ring.since(0, {"a/b": "a/b", "other": "other"})
     assert (at, len(points)) == (POINTS + 50, POINTS)
@@ -59,7 +68,7 @@ def test_ring_counts_a_controller_that_begins_again_from_zero() -> None:
     """A count below the one before is a new beginning, never a negative rate."""
     ring = Ring()
     for step, count in enumerate((100, 40)):
-        ring.add(states_of("", [running("a/b", done=count)]), step * 5.0, 0.0)
+        ring.add([ControllerNow("a/b", reconciles=count)], step * 5.0, 0.0)
     assert ring.since(1, {"a/b": "a/b"})[1][0]["of"] == {"a/b": [0.0, 0.0, 0, 0]}
 
 
@@ -81,7 +90,7 @@ def test_progress_of_priming_has_counts_and_the_time_left() -> None:
     # Resources may be created during a priming.
     assert times.bars("a/b", priming(4100)["a/b"], 41.0)[0]["total"] == 4100
     assert times.bars("a/b", priming(10, scope="namespace='x'")["a/b"], 50.0)[0]["total"] is None
-    assert times.bars("a/b", running("a/b"), 60.0) == []
+    assert times.bars("a/b", ControllerStatus("a/b", "running", 5.0), 60.0) == []
 
 
 async def test_page_top_and_metrics_have_the_same_numbers(
@@ -99,14 +108,14 @@ async def test_page_top_and_metrics_have_the_same_numbers(
         for family in metrics.registry.collect():
             for sample in family.samples:
                 samples.setdefault(sample.name, []).append((sample.labels, sample.value))
-        ours = states_of("x", sorted(engine.status(), key=lambda status: status.name))
+        found = sorted(engine._asked().supervisors, key=lambda each: each.fence_name)
+        ours = controllers_now([(each, each.status()) for each in found])
         for one, scraped in zip(ours, states_in("x", samples), strict=True):
-            assert {key: value for key, value in one.reconciles.items() if value} == {
-                key: value for key, value in scraped.reconciles.items() if value
-            }
-            # A scrape has no counts of zero.
-            one.reconciles = scraped.reconciles
-            assert one == scraped
+            for name in SAME:
+                assert (name, getattr(one, name)) == (name, getattr(scraped, name))
+            assert one.reconciles == sum(scraped.reconciles.values())
+            assert one.failures == sum(scraped.reconciles.get(each, 0) for each in ("failed", "permanent"))
+            assert state_text(one) == scraped.state
 
 
 async def nothing_stored(_: object) -> None:
@@ -191,7 +200,7 @@ class BrokenSupervisor:
         """Return the status, or raise."""
         if self.broken:
             raise RuntimeError("no status")
-        return running("shop/broken")
+        return ControllerStatus("shop/broken", "running", 5.0)
 
 
 async def test_failed_look_is_reported_and_marked_and_ends_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it

@@ -25,10 +25,9 @@ from headway.why import (
     _host,
     _local,
     _now,
-    failing_of,
+    controllers_now,
     sentences,
     stuck_here,
-    to_wall,
 )
 from headway.why.answers import _stuck, joined, kind_of, said_by, shortened
 from tests.helpers.why_programs import PATIENCE, Team, told
@@ -143,7 +142,8 @@ async def test_failures_of_a_hidden_type_take_no_place_of_those_of_a_visible_one
         for number, each in enumerate(stored, 1):
             await engine.client.apply(each)
             await wait_unmapped(number)
-        found, count = failing_of(supervisor, supervisor.status(), to_wall())
+        [now] = controllers_now([(supervisor, supervisor.status())])
+        found, count = now.failing, now.mapping_failed
         stuck = stuck_here([supervisor], 0)
     assert count == len(stored)
     assert kinds(found[1:]) == ["Account", "Lead", "Room"]

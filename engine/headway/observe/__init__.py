@@ -18,5 +18,5 @@ from headway.observe._pages import serving_pages as serving_pages
 from headway.observe._pages import unready as unready
 from headway.observe._states import ControllerState as ControllerState
 from headway.observe._states import Sample as Sample
+from headway.observe._states import state_text as state_text
 from headway.observe._states import states_in as states_in
-from headway.observe._states import states_of as states_of

@@ -1,14 +1,14 @@
-"""The state of the controllers as named readings: what metrics, `headway top` and the live page show. No I/O.
+"""The state of the controllers as named readings: what metrics and `headway top` show. No I/O.
 
 Each number about a controller has its name and its rule here, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, get_args
 
-from headway.run import ControllerStatus, Phase
+from headway.run import ControllerStatus, Phase, newest_revision
 
 
 class Reading(NamedTuple):
@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 
 def readings(controllers: Sequence[ControllerStatus]) -> Iterator[Reading]:
     """Yield the readings of these controllers."""
-    newest = _newest(controllers)
+    newest = newest_revision(controllers)
     for status in controllers:
         of = {"controller": status.name}
         for phase in get_args(Phase):
@@ -94,7 +94,3 @@ def readings(controllers: Sequence[ControllerStatus]) -> Iterator[Reading]:
         yield Reading(
             "reconcile_longest_seconds", "Longest running reconcile so far.", of, max(status.running, default=0.0)
         )
-
-
-def _newest(controllers: Iterable[ControllerStatus]) -> int:
-    return max((max(each.revision, each.target) for status in controllers for each in status.types), default=0)

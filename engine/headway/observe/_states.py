@@ -1,14 +1,12 @@
-"""The state of each controller of a process, from its readings: what `headway top` and the live page show. No I/O."""
+"""The state of each controller of a process, from a scrape of its metrics: what `headway top` shows. No I/O."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from headway._gen.headway.observe.v1 import ControllerNow
 from headway.base import plain
-from headway.observe._readings import readings
-from headway.run import ControllerStatus
 
 _ONCE: dict[str, tuple[str, Callable[[float], object]]] = {
     "headway_controller_ready": ("ready", bool),
@@ -63,20 +61,22 @@ class ControllerState:
     @property
     def state(self) -> str:
         """The phase in words, with a pause. While it primes, also how far it is."""
-        text = self.phase if self.ready else f"{self.phase}, not ready"
-        if self.phase == "priming":
-            text = f"priming {self.primed} of {self.types} types"
-        return f"{text}, paused" if self.paused else text
-
-    def rates(self, before: ControllerState, seconds: float) -> tuple[float, float]:
-        """Return the reconciles a second, and the failed ones, since an earlier state."""
-        # A process that has started again counts from 0.
-        gained = {key: max(count - before.reconciles.get(key, 0), 0) for key, count in self.reconciles.items()}
-        return sum(gained.values()) / seconds, sum(gained.get(each, 0) for each in _FAILURES) / seconds
+        return state_text(self)
 
     def rates_since(self, before: ControllerState, seconds: float) -> None:
         """Set the rates from what was counted before."""
-        self.rate, self.failures = self.rates(before, seconds)
+        # A process that has started again counts from 0.
+        gained = {key: max(count - before.reconciles.get(key, 0), 0) for key, count in self.reconciles.items()}
+        self.rate = sum(gained.values()) / seconds
+        self.failures = sum(gained.get(each, 0) for each in _FAILURES) / seconds
+
+
+def state_text(of: ControllerState | ControllerNow) -> str:
+    """Return the phase of a controller in words, with a pause. While it primes, also how far it is."""
+    text = of.phase if of.ready else f"{of.phase}, not ready"
+    if of.phase == "priming":
+        text = f"priming {of.primed} of {of.types} types"
+    return f"{text}, paused" if of.paused else text
 
 
 def states_in(process: str, samples: Mapping[str, list[Sample]]) -> Iterator[ControllerState]:
@@ -110,14 +110,3 @@ def states_in(process: str, samples: Mapping[str, list[Sample]]) -> Iterator[Con
         state.types += 1
         state.primed += int(value)
     yield from sorted(states.values(), key=lambda state: state.name)
-
-
-def states_of(process: str, statuses: Sequence[ControllerStatus]) -> list[ControllerState]:
-    """Return the controllers with these statuses, as a scrape of their metrics would."""
-    found: defaultdict[str, list[Sample]] = defaultdict(list)
-    for each in readings(statuses):
-        found[f"headway_{each.name}{'_total' if each.counts else ''}"].append((each.labels, each.value))
-    for status in statuses:
-        for outcome, count in status.reconciles.items():
-            found["headway_reconcile_total"].append(({"controller": status.name, "outcome": outcome}, count))
-    return list(states_in(process, found))

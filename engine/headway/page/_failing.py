@@ -43,7 +43,7 @@ def _every(host: PageHost, kind: Kind) -> Iterator[tuple[Key, float, dict[str, A
         for failed in seen.status.not_done:
             if failed.id.type.unversioned == kind:
                 yield failed.id.key, failed.at, _shown(name, failed.outcome, failed.error, failed.attempts)
-        said += [(name, each) for each in seen.failing if each.outcome == "unmapped"]
+        said += [(name, each) for each in seen.now.failing if each.outcome == "unmapped"]
     for other in host.others.seen:
         if other.of.now is not None and not other.of.gone:
             said += [(other.of.name, each) for each in other.of.now.failing]

@@ -10,23 +10,22 @@ from typing import Any, NamedTuple, NoReturn
 
 import trio
 
-from headway._gen.headway.observe.v1 import Failing
+from headway._gen.headway.observe.v1 import ControllerNow
 from headway.access import Refused
 from headway.base import BoundedReport, wall_time
 from headway.controller import App, Graph, graph
 from headway.errors import HeadwayError
 from headway.events import HandlerFailed, Report, ignore
-from headway.observe import ControllerState, states_of
 from headway.page._others import ASKED, STUCK_ASKED, UNWATCHED, Others
 from headway.page._priming import PrimingTimes
-from headway.page._ring import INTERVAL, Ring
+from headway.page._ring import INTERVAL, Ring, rates
 from headway.page._search import Cursors
 from headway.page._whys import SharedWhys
 from headway.resource import Kind, Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.service import Versions
 from headway.storage import Backend
-from headway.why import ObserveHost, failing_of, to_wall
+from headway.why import ObserveHost, controllers_now
 
 LOOK, ELSEWHERE, STUCK = "page: look", "page: other processes", "page: what is stuck"
 COUNTS = "page: numbers of resources"
@@ -43,18 +42,17 @@ class Seen(NamedTuple):
     """A controller at the last look.
 
     Attributes:
-        state: its numbers, as `headway top` shows them, under the names of the app and the controller.
+        now: its numbers and failures, as other processes send theirs.
         priming: the progress of each of its types while it is priming.
-        failing: the newest failures of each type: first failed reconciles, then failed mappers.
-        mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
+        rate: reconciles per second since the look before; None at the first one. ``failures`` are the failed ones.
     """
 
     supervisor: Supervisor
     status: ControllerStatus
-    state: ControllerState
+    now: ControllerNow
     priming: list[dict[str, Any]]
-    failing: Sequence[Failing]
-    mapping_failed: int
+    rate: float | None = None
+    failures: float | None = None
 
 
 class PageHost:
@@ -174,21 +172,18 @@ class PageHost:
         statuses = {name: dataclasses.replace(each.status(), name=name) for name, each in found.items()}
         if self._priming.look(statuses, now):
             await self._count()
-        states = {each.name: each for each in states_of("", list(statuses.values()))}
-        for name, state in states.items():
-            if name in self.seen and now > self._time:
-                state.rates_since(self.seen[name].state, now - self._time)
+        before, seconds = self.seen, now - self._time
+        nows = controllers_now([(found[name], status) for name, status in statuses.items()])
         self.at, self._time = wall_time(), now
-        wall = to_wall()
         self.seen = {
-            name: Seen(
-                *(found[name], status, states[name], self._priming.bars(name, status, now)),
-                *failing_of(found[name], status, wall),
+            each.name: Seen(
+                *(found[each.name], statuses[each.name], each, self._priming.bars(each.name, statuses[each.name], now)),
+                *(rates(each, before[each.name].now, seconds) if each.name in before and seconds > 0 else ()),
             )
-            for name, status in statuses.items()
+            for each in nows
         }
         if self.ring.is_due(now):
-            self.ring.add(states.values(), now, self.at, self.others.take())
+            self.ring.add(nows, now, self.at, self.others.take())
         self._show()
 
     def _show(self) -> None:

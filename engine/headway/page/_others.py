@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import trio
 
-from headway._gen.headway.observe.v1 import StuckList
-from headway.page._ring import Numbers
+from headway._gen.headway.observe.v1 import ControllerNow, StuckList
+from headway.page._ring import Numbers, rates
 from headway.why import Elsewhere, ObserveHost
 
 ASKED = 2.0
@@ -56,17 +56,15 @@ class Others:
         self.seen: Sequence[Other] = ()
         self.more = 0
         self.stuck = StuckList()
-        # The time of the last answer and its counts.
-        self._before: dict[Name, tuple[float, int, int]] = {}
+        # The time of the last answer, and the answer.
+        self._before: dict[Name, tuple[float, ControllerNow]] = {}
         self._unread: dict[Name, Numbers] = {}
 
     async def ask(self) -> None:
         """Ask all of them once."""
         found, self.more = await self._observe.elsewhere(MOST)
         now, before = trio.current_time(), self._before
-        self._before = {
-            name_of(each): (now, each.now.reconciles, each.now.failures) for each in found if each.now is not None
-        }
+        self._before = {name_of(each): (now, each.now) for each in found if each.now is not None}
         self.seen = [self._with_rates(each, before.get(name_of(each)), now) for each in found]
         for of, rate, failures in self.seen:
             if of.now is not None and rate is not None and failures is not None:
@@ -82,13 +80,10 @@ class Others:
         self.stuck = await self._observe.stuck(STUCK_AFTER)
 
     @staticmethod
-    def _with_rates(of: Elsewhere, before: tuple[float, int, int] | None, now: float) -> Other:
+    def _with_rates(of: Elsewhere, before: tuple[float, ControllerNow] | None, now: float) -> Other:
         if of.now is None or before is None or not 0 < now - before[0] <= _OLD:
             return Other(of)
-        seconds = now - before[0]
-        # A process that has started again counts from 0.
-        rate, failures = max(of.now.reconciles - before[1], 0), max(of.now.failures - before[2], 0)
-        return Other(of, rate / seconds, failures / seconds)
+        return Other(of, *rates(of.now, before[1], now - before[0]))
 
 
 def name_of(of: Elsewhere) -> Name:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 from headway._gen.headway.observe.v1 import ControllerNow, Failing, Ref, StuckList
 from headway.base import bounded, by_turns, in_turn, wall_time
 from headway.controller import Edge, Graph, Sizes, placed
-from headway.observe import ControllerState
+from headway.observe import state_text
 from headway.page._host import PageHost, Seen
 from headway.page._others import Other, name_of
 from headway.resource import ResourceType, TypeName, is_builtin
@@ -50,7 +50,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
     return {
         "at": host.at,
         "stale": host.stale_since,
-        "controllers": [_controller(host, name, each, visible) for name, each in seen.items()],
+        "controllers": [_own(host, name, each, visible) for name, each in seen.items()],
         "types": [
             _type(host, each, seen.values(), visible)
             for each in types
@@ -100,32 +100,24 @@ def _others(host: PageHost, visible: Visible) -> list[tuple[Other, TypeName]]:
     return [(each, observed[each.of.kind]) for each in host.others.seen if each.of.kind in observed]
 
 
-def _elsewhere(other: Other, type: TypeName, visible: Visible) -> dict[str, Any]:
-    """Return a controller of another process, under the names of `_controller`."""
-    of, now = other.of, other.of.now or ControllerNow()
-    phase = now.phase if now.phase in get_args(Phase) else ""
-    state = ControllerState(of.process, of.name, phase, ready=now.ready, types=now.types, primed=now.primed).state
-    if of.gone:
-        state = "gone"
-    elif of.now is None:
-        state = "does not answer"
+def _controller(
+    now: ControllerNow, manages: str, rate: float | None, failures: float | None, visible: Visible
+) -> dict[str, Any]:
+    """Return the numbers of a controller in any process."""
     return {
-        "name": of.name,
-        "own": False,
-        "manages": str(type),
-        "process": bounded(of.process, _LONGEST),
-        "gone": of.gone or None,
-        "answers": of.now is not None,
-        "leader": bounded(now.leader, _LONGEST) if visible.reads_lease(of.name) else "",
-        "phase": phase,
+        "name": now.name,
+        "manages": manages,
+        "process": bounded(now.process, _LONGEST),
+        "leader": bounded(now.leader, _LONGEST) if visible.reads_lease(now.name) else "",
+        "phase": now.phase,
         "seconds": round(now.seconds, 1),
-        "state": state,
+        "state": state_text(now),
         "ready": now.ready,
         "paused": bounded(now.pause_reason, _LONGEST) if now.paused else None,
         "writesHeld": bounded(now.writes_held, _LONGEST),
         "problem": bounded(now.cause, _LONGEST),
-        "rate": other.rate,
-        "failures": other.failures,
+        "rate": rate,
+        "failures": failures,
         "queued": now.queued,
         "running": now.running,
         "resting": now.resting,
@@ -136,8 +128,38 @@ def _elsewhere(other: Other, type: TypeName, visible: Visible) -> dict[str, Any]
         "oldest": round(now.oldest, 1),
         "lag": now.lag,
         "restarts": now.restarts,
-        "priming": [],
     }
+
+
+def _elsewhere(other: Other, type: TypeName, visible: Visible) -> dict[str, Any]:
+    """Return a controller of another process."""
+    of, now = other.of, other.of.now or ControllerNow()
+    now = dataclasses.replace(
+        now, name=of.name, process=of.process, phase=now.phase if now.phase in get_args(Phase) else ""
+    )
+    made = _controller(now, str(type), other.rate, other.failures, visible)
+    if of.gone:
+        made["state"] = "gone"
+    elif of.now is None:
+        made["state"] = "does not answer"
+    return made | {"own": False, "gone": of.gone or None, "answers": of.now is not None, "priming": []}
+
+
+def _own(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict[str, Any]:
+    """Return a controller of the server's process."""
+    status, definition = seen.status, seen.supervisor.definition
+    now = dataclasses.replace(seen.now, process=seen.supervisor.process)
+    manages = "" if definition is None else str(definition.manages.name)
+    made = _controller(now, manages, seen.rate, seen.failures, visible) | {
+        # Headway's own controllers are not in the graph of the apps.
+        "own": name not in host.graph.controllers,
+        "pausedSeconds": round(status.paused_seconds, 1),
+        "priming": [each for each in seen.priming if TypeName(*each["type"].split(".")) in visible.observed],
+    }
+    if all(each.type in visible.observed for each in status.types):
+        # The text of a problem names types.
+        made["problem"] = bounded(status.problem, _LONGEST)
+    return made
 
 
 def charted(host: PageHost, visible: Visible) -> dict[Hashable, str]:
@@ -152,41 +174,6 @@ def drawn_elsewhere(host: PageHost, visible: Visible) -> dict[str, str]:
         each.of.name: str(type) for each, type in _others(host, visible) if each.of.name not in host.graph.controllers
     }
     return dict(sorted(names.items())[:DRAWN])
-
-
-def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict[str, Any]:
-    status, state, definition = seen.status, seen.state, seen.supervisor.definition
-    whole = all(each.type in visible.observed for each in status.types)
-    return {
-        "name": name,
-        # Headway's own controllers are not in the graph of the apps.
-        "own": name not in host.graph.controllers,
-        "manages": "" if definition is None else str(definition.manages.name),
-        "process": seen.supervisor.process,
-        "leader": status.leader if visible.reads_lease(name) else "",
-        "phase": status.phase,
-        "seconds": round(status.seconds, 1),
-        "state": state.state,
-        "ready": state.ready,
-        "paused": status.paused,
-        "pausedSeconds": round(status.paused_seconds, 1),
-        "writesHeld": status.writes_held,
-        # The text of a problem names types.
-        "problem": bounded(status.problem if whole else status.cause, _LONGEST),
-        "rate": state.rate,
-        "failures": state.failures,
-        "queued": state.queued,
-        "running": state.running,
-        "resting": state.resting,
-        "scheduled": state.scheduled,
-        "notDone": state.not_done,
-        "unmapped": status.unmapped,
-        "mappingFailed": seen.mapping_failed,
-        "oldest": round(state.oldest, 1),
-        "lag": state.lag,
-        "restarts": state.restarts,
-        "priming": [each for each in seen.priming if TypeName(*each["type"].split(".")) in visible.observed],
-    }
 
 
 def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
@@ -224,7 +211,7 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
         if other.of.now is not None and not other.of.gone:
             said = processes.setdefault((other.of.caller, other.of.process), [])
             said += [(other.of.name, other.of.process, each) for each in other.of.now.failing[:MOST_FAILING]]
-    own = [(name, "", each) for name, one in seen.items() for each in one.failing]
+    own = [(name, "", each) for name, one in seen.items() for each in one.now.failing]
     # The processes take turns, and the server's own process comes first.
     first = islice(in_turn(map(newest_of, [own, *processes.values()])), FAILING)
     # The clock of a process may be wrong: what it says to have failed in the future has failed now.

@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headway.observe import ControllerState
+from headway._gen.headway.observe.v1 import ControllerNow
 
 INTERVAL = 5.0
 """The time between two points, in seconds."""
@@ -35,12 +35,19 @@ class Point(NamedTuple):
     of: Mapping[Hashable, Numbers]
 
 
+def rates(now: ControllerNow, before: ControllerNow, seconds: float) -> tuple[float, float]:
+    """Return the reconciles a second, and the failed ones, since an earlier answer."""
+    # A process that has started again counts from 0.
+    counts = (now.reconciles - before.reconciles, now.failures - before.failures)
+    return max(counts[0], 0) / seconds, max(counts[1], 0) / seconds
+
+
 class Ring:
     """The points of the last 15 minutes."""
 
     def __init__(self) -> None:
         self._points: deque[Point] = deque(maxlen=POINTS)
-        self._before: dict[str, ControllerState] = {}
+        self._before: dict[str, ControllerNow] = {}
         self._next = 1
         self._time: float | None = None
 
@@ -50,7 +57,7 @@ class Ring:
 
     def add(
         self,
-        states: Iterable[ControllerState],
+        states: Iterable[ControllerNow],
         now: float,
         at: float,
         others: Mapping[Any, Numbers] = MappingProxyType({}),
@@ -63,14 +70,14 @@ class Ring:
             others: further numbers that have been read since the last point.
         """
         seconds = 0.0 if self._time is None else now - self._time
-        of, before = dict[Hashable, Numbers](), dict[str, ControllerState]()
+        of, before = dict[Hashable, Numbers](), dict[str, ControllerNow]()
         for state in states:
             if len(of) == CONTROLLERS:
                 break
             known, before[state.name] = self._before.get(state.name), state
             rate = failures = 0.0
             if known is not None and seconds > 0:
-                rate, failures = state.rates(known, seconds)
+                rate, failures = rates(state, known, seconds)
             of[state.name] = Numbers(round(rate, 2), round(failures, 2), state.queued, state.lag)
         of |= islice(others.items(), CONTROLLERS - len(of))
         self._points.append(Point(self._next, at, of))

@@ -41,6 +41,7 @@ from headway.run._status import NotDone as NotDone
 from headway.run._status import Phase as Phase
 from headway.run._status import Results as Results
 from headway.run._status import TypeStatus as TypeStatus
+from headway.run._status import newest_revision as newest_revision
 from headway.run._status import type_statuses as type_statuses
 from headway.run._supervisor import Supervisor as Supervisor
 from headway.run._supervisor import restart_delay as restart_delay

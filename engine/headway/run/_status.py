@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,6 +66,11 @@ class TypeStatus:
     def of(self) -> str:
         """The type with its scope."""
         return f"{self.type} within {self.scope}" if self.scope else str(self.type)
+
+
+def newest_revision(statuses: Iterable[ControllerStatus]) -> int:
+    """Return the newest revision that the controllers with these statuses know of."""
+    return max((max(each.revision, each.target) for status in statuses for each in status.types), default=0)
 
 
 def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:

@@ -37,8 +37,7 @@ from headway.why._elsewhere import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._leases import Leases as Leases
 from headway.why._local import stuck_here as stuck_here
-from headway.why._local import to_wall as to_wall
-from headway.why._now import failing_of as failing_of
+from headway.why._now import controllers_now as controllers_now
 from headway.why._service import ATTEND as ATTEND
 from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE
 from headway.why._service import ObservePermissions as ObservePermissions

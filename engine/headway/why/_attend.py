@@ -146,7 +146,8 @@ def _answer(
     elif question.refused:
         answer.refused = {} if host is None else dict(host.refusals())
     elif question.now:
-        answer.now = controllers_now(supervisors)
+        own = [(each, each.status()) for each in supervisors if each.definition is not None]
+        answer.now = controllers_now(own)
     else:
         answer.stuck = stuck_here(supervisors, question.longer_than, set(question.types) or None)
     return answer

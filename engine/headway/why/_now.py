@@ -1,15 +1,14 @@
-"""The numbers of one process's controllers, for the page of the server that they are connected to. No I/O."""
+"""The numbers of one process's controllers, for its page, or that of the server that it is connected to. No I/O."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 
 from headway._gen.headway.observe.v1 import ControllerNow, Failing
 from headway.base import bounded, by_turns
-from headway.run import ControllerStatus, Supervisor
+from headway.run import ControllerStatus, Supervisor, newest_revision
 from headway.why._local import to_wall
 from headway.why.answers import FAILURES, Wall, ref_of, short_name
 
@@ -19,51 +18,41 @@ FAILING = 40
 """The number of failing resources of a controller in an answer. Half of them may be of one type."""
 
 
-def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
-    """Return what the controllers of this process do now, as `headway top` shows it."""
-    # Imported here, because only a server with a page asks this, and other processes should not pay for the import.
-    from headway.observe import states_of
-
-    wall = to_wall()
-    asked = [each for each in supervisors if each.definition is not None]
-    by_name = {each.fence_name: each for each in asked}
-    statuses = {name: replace(each.status(), name=name) for name, each in by_name.items()}
-    found = []
-    for state in states_of("", list(statuses.values())):
-        status = statuses[state.name]
-        failing, mapping_failed = failing_of(by_name[state.name], status, wall)
-        found.append(
-            ControllerNow(
-                name=state.name,
-                phase=state.phase,
-                seconds=state.seconds,
-                ready=state.ready,
-                paused=status.paused is not None,
-                pause_reason=bounded(status.paused or "", _LONGEST),
-                leader=bounded(status.leader, _LONGEST),
-                cause=bounded(status.cause, _LONGEST),
-                queued=state.queued,
-                running=state.running,
-                resting=state.resting,
-                scheduled=state.scheduled,
-                not_done=state.not_done,
-                unmapped=status.unmapped,
-                restarts=state.restarts,
-                lag=state.lag,
-                types=state.types,
-                primed=state.primed,
-                reconciles=sum(state.reconciles.values()),
-                failures=sum(state.reconciles.get(each, 0) for each in FAILURES),
-                oldest=state.oldest,
-                failing=failing,
-                mapping_failed=mapping_failed,
-                writes_held=status.writes_held,
-            )
-        )
-    return found
+def controllers_now(found: Sequence[tuple[Supervisor, ControllerStatus]]) -> list[ControllerNow]:
+    """Return what controllers of this process do now, each given with its status."""
+    wall, newest = to_wall(), newest_revision(status for _, status in found)
+    return [_now(supervisor, status, newest, wall) for supervisor, status in found]
 
 
-def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> tuple[list[Failing], int]:
+def _now(supervisor: Supervisor, status: ControllerStatus, newest: int, wall: Wall) -> ControllerNow:
+    failing, mapping_failed = _failing(supervisor, status, wall)
+    now = ControllerNow(
+        name=supervisor.fence_name,
+        phase=status.phase,
+        seconds=status.seconds,
+        ready=not status.problem,
+        paused=status.paused is not None,
+        pause_reason=bounded(status.paused or "", _LONGEST),
+        leader=bounded(status.leader, _LONGEST),
+        cause=bounded(status.cause, _LONGEST),
+        unmapped=status.unmapped,
+        restarts=status.restarts,
+        lag=max((newest - each.revision for each in status.types), default=0),
+        types=len(status.types),
+        primed=sum(each.primed for each in status.types),
+        reconciles=sum(status.reconciles.values()),
+        failures=sum(status.reconciles.get(each, 0) for each in FAILURES),
+        failing=failing,
+        mapping_failed=mapping_failed,
+        writes_held=status.writes_held,
+    )
+    if (queue := status.queue) is not None:
+        now.queued, now.running, now.resting = queue.ready, queue.in_hand, queue.delayed_by_failure
+        now.scheduled, now.not_done, now.oldest = queue.scheduled, status.not_done_count, status.oldest_wait or 0.0
+    return now
+
+
+def _failing(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> tuple[list[Failing], int]:
     """Return what fails in a controller with this status, and how many resources have a change that is not mapped."""
     unmapped, mapping_failed = supervisor.newest_unmapped(FAILING // 4)
     found = [
