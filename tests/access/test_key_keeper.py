@@ -149,7 +149,7 @@ async def test_failing_issuer_keeps_its_keys_until_they_are_stale(tmp_path: Path
         mock_clock.jump(60)
         (failed,) = await made.reports(IssuerFailed)
         assert (failed.issuer, failed.keys) == ("corp", 1)
-        assert failed.why == f"{issuer.url}/keys: the answer has status 503, and 200 is expected"
+        assert failed.why == f"{issuer.url}/keys: the answer has status 503, not 200"
         assert failed.seconds == 540
         assert (await made.identify(text)).name == "corp/grace"
 

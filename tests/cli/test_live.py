@@ -173,7 +173,7 @@ async def test_top_prints_a_table_without_a_terminal(pages: tuple[str, Client], 
     assert _row("\n".join(rows), "staff/teams")[1] == "running"
     done = await terminal("top", address, "127.0.0.1:1", "--interval", "0.1", "-o", "json")
     assert done.returncode == 0
-    assert "no answer from 127.0.0.1:1" in done.stderr
+    assert "no metrics from 127.0.0.1:1" in done.stderr
     [teams] = [each for each in json.loads(done.stdout) if each["name"] == "staff/teams"]
     assert (teams["process"], teams["phase"], teams["ready"], teams["resources"]) == (address, "running", True, 1)
     done = await terminal("top", "127.0.0.1:1")
@@ -204,16 +204,16 @@ async def test_top_names_a_process_that_resets_its_connection(terminal: Terminal
         [listener] = await nursery.start(partial(trio.serve_tcp, reset, 0, host="127.0.0.1"))
         address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
         done = await terminal("top", address, "--once")
-        assert (done.returncode, f"no answer from {address}" in done.stderr) == (5, True)
+        assert (done.returncode, f"no metrics from {address}" in done.stderr) == (5, True)
         nursery.cancel_scope.cancel()
     nameless = f"{'x' * 70}.example:9090"
     done = await terminal("top", nameless, "--once")
-    assert (done.returncode, f"no answer from {nameless}" in done.stderr) == (5, True)
+    assert (done.returncode, f"no metrics from {nameless}" in done.stderr) == (5, True)
 
 
 HOSTILE = {
-    b"hello\r\n\r\n": "no HTTP answer from 127.0.0.1:",
-    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n": "answers 404",
+    b"hello\r\n\r\n": "the answer is not HTTP",
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n": "has status 404",
     b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{}{}{}{}": "does not answer with the metrics",
     b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n" + b"# x\n" * 2000: "more than",
     b"": "; is it the address of --metrics?",

@@ -230,7 +230,7 @@ LOGIN_MUTANTS = (
     ),
     Mutant(
         "an answer may be of any size",
-        "access/_https.py",
+        "base/_http_get.py",
         "            if len(body) > most_bytes:",
         "            if False:",
         _KEEPER,

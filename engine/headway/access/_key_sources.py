@@ -10,10 +10,10 @@ from typing import Any
 
 import trio
 
-from headway.access._https import GetFailed, get, https_url
+from headway.access._https import get, https_url
 from headway.access._issuers import Issuer
 from headway.access._jwks import MOST_BYTES, Keys, NoKeys, read_keys
-from headway.base import repr_text
+from headway.base import GetFailed, repr_text
 from headway.errors import DeclarationError, InvalidArgument
 from headway.rpc import certificate_problem
 

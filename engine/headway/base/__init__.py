@@ -39,6 +39,8 @@ from headway.base._groups import of_controller as of_controller
 from headway.base._groups import only_error as only_error
 from headway.base._groups import ordinary as ordinary
 from headway.base._groups import story as story
+from headway.base._http_get import GetFailed as GetFailed
+from headway.base._http_get import http_get as http_get
 from headway.base._imported_later import imported_later as imported_later
 from headway.base._joined import joined as joined
 from headway.base._nursery import block_nursery as block_nursery

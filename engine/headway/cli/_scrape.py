@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 import trio
 
-from headway.base import plain
+from headway.base import GetFailed, http_get, plain
 from headway.errors import DeclarationError, InvalidArgument, Unavailable
 from headway.observe import ControllerState, Sample, states_in
 
@@ -37,9 +36,10 @@ async def scrape(address: str) -> list[ControllerState]:
         DeclarationError: the extra `metrics` is not installed.
     """
     try:
+        import h11  # noqa: F401  # for the page
         from prometheus_client.parser import text_string_to_metric_families
     except ImportError as error:
-        raise DeclarationError("`headway top` needs prometheus-client: pip install 'headway[metrics]'") from error
+        raise DeclarationError(f"`headway top` needs {error.name}: pip install 'headway[metrics]'") from error
     text = await _get(address)
     found: defaultdict[str, defaultdict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     try:
@@ -54,43 +54,18 @@ async def scrape(address: str) -> list[ControllerState]:
 
 async def _get(address: str) -> str:
     """Return the metrics page. Raises Unavailable."""
-    try:
-        import h11
-    except ImportError as error:
-        raise DeclarationError("`headway top` needs h11: pip install 'headway[metrics]'") from error
     host, port = page_address(address)
     try:
         with trio.fail_after(_TIMEOUT):
-            stream = await trio.open_tcp_stream(host, port)
-            async with stream:
-                return await _ask(h11, stream, f"{host}:{port}")
+            page = await http_get(
+                (host, port),
+                "/metrics",
+                authority=f"{host}:{port}",
+                accept="text/plain",
+                most_bytes=_MOST_BYTES,
+            )
     except trio.TooSlowError as error:
         raise Unavailable(f"no answer from {address} within {_TIMEOUT:g} s") from error
-    except (OSError, UnicodeError, trio.BrokenResourceError) as error:
-        cause = (isinstance(error, trio.BrokenResourceError) and error.__cause__) or error
-        raise Unavailable(
-            f"no answer from {address}: {getattr(cause, 'strerror', None) or cause}; is it the address of --metrics?"
-        ) from error
-    except h11.RemoteProtocolError as error:
-        raise Unavailable(f"no HTTP answer from {address}; is it the address of --metrics?") from error
-
-
-async def _ask(h11: Any, stream: trio.SocketStream, host: str) -> str:
-    connection = h11.Connection(h11.CLIENT)
-    headers = [("Host", host), ("Connection", "close"), ("Accept", "text/plain")]
-    await stream.send_all(connection.send(h11.Request(method="GET", target="/metrics", headers=headers)))
-    await stream.send_all(connection.send(h11.EndOfMessage()))
-    body = bytearray()
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive_some(65536))
-        elif isinstance(event, h11.Response):
-            if event.status_code != 200:
-                raise Unavailable(f"{host}/metrics answers {event.status_code}: it is not a page of `serve --metrics`")
-        elif isinstance(event, h11.Data):
-            body += event.data
-            if len(body) > _MOST_BYTES:
-                raise Unavailable(f"{host}/metrics answers with more than {_MOST_BYTES} bytes")
-        elif isinstance(event, h11.EndOfMessage):
-            return body.decode("utf-8", "replace")
+    except GetFailed as error:
+        raise Unavailable(f"no metrics from {address}: {error}; is it the address of --metrics?") from error
+    return page.decode("utf-8", "replace")
