@@ -96,6 +96,16 @@ def test_keys_without_a_bucket_share_one_of_their_group() -> None:
     assert [buckets.wait(key, 1.0) for key in ("a1", "a2", "a3", "b1")] == [0.0] * 4
 
 
+def test_key_that_gets_a_bucket_begins_with_what_the_shared_one_has_left() -> None:
+    buckets: Buckets[str] = Buckets(1.0, 5, capacity=1)
+    for key in "abbbbb":
+        assert buckets.wait(key, 0.0) == 0.0
+        buckets.spend(key, 0.0)
+    buckets.spend("b", 1.0)
+    assert buckets.wait("a", 1.0) == 0.0, "its bucket was full again, and b has one now"
+    assert buckets.wait("b", 1.0) == 1.0
+
+
 def test_few_buckets_that_fill_slowly_do_not_keep_the_others_from_making_room() -> None:
     """A key that has been quiet for longest may have spent its whole burst, so that its bucket is not full for long."""
     buckets: Buckets[int] = Buckets(0.01, 10, capacity=100)

@@ -14,6 +14,7 @@ from headway.base._async_blocks import AsyncStream as AsyncStream
 from headway.base._async_blocks import async_block as async_block
 from headway.base._async_blocks import plain_block as plain_block
 from headway.base._backing_off import retry_delay as retry_delay
+from headway.base._buckets import Bucket as Bucket
 from headway.base._buckets import Buckets as Buckets
 from headway.base._chance import chance as chance
 from headway.base._clock import WALL as WALL

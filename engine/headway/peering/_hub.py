@@ -9,8 +9,9 @@ from typing import NamedTuple
 import trio
 
 from headway._gen.headway.peering import v1 as wire
+from headway.base import Bucket
 from headway.errors import Closed
-from headway.peering.stream import Bucket, Copying
+from headway.peering.stream import Copying
 from headway.resource import Resource
 
 ACCEPT_KEY = "acceptSession"
@@ -84,7 +85,7 @@ class Entry:
         self.notified = False
         self.loaded = False
         self.changed = trio.Event()
-        self.opening = Bucket(_OPENED)
+        self.opening = Bucket(_OPENED, 1.0, 0.0)
         self._enqueue = enqueue
         self._closed: StreamEnded | None = None
         self._end: Callable[[StreamEnded], None] | None = None

@@ -1,4 +1,4 @@
-"""Limits on peers: the numbers, token buckets for rates, budgets for memory, and limits on open streams. No I/O."""
+"""Limits on peers: the numbers, budgets for memory, and limits on open streams. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from headway.api import Exhausted
-from headway.base import check_number, check_whole, repr_text
+from headway.base import Bucket, check_number, check_whole, repr_text
 from headway.errors import DeclarationError
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -30,6 +30,10 @@ class Rate:
     def __post_init__(self) -> None:
         check_whole("burst", self.burst, 0, 50)
         check_number("per_second", self.per_second, 5, endless=True)
+
+    def bucket(self, now: float) -> Bucket:
+        """Return a full bucket."""
+        return Bucket(self.burst, self.per_second, now)
 
 
 def _check(limits: Limits | WireLimits) -> None:
@@ -137,47 +141,6 @@ class Limits:
 
     def __post_init__(self) -> None:
         _check(self)
-
-
-class Allowance:
-    """A token bucket."""
-
-    __slots__ = ("_at", "_left", "_rate")
-
-    def __init__(self, rate: Rate, now: float) -> None:
-        self._rate = rate
-        self._left = float(rate.burst)
-        self._at = now
-
-    def left(self, now: float) -> float:
-        """Return the number of tokens left."""
-        return min(self._rate.burst, self._left + (now - self._at) * self._rate.per_second)
-
-    def spend(self, now: float, what: str, cost: float = 1.0) -> None:
-        """Spend one token, or ``cost`` tokens.
-
-        Raises:
-            Flooded: fewer tokens are left. The message is "too many" and ``what``.
-        """
-        left = self.left(now)
-        self._at = now
-        if left < cost:
-            raise Flooded(f"too many {what}")
-        self._left = left - cost
-
-    def charge(self, now: float, cost: float) -> None:
-        """Spend ``cost`` tokens, even if that makes the balance negative."""
-        self._left = self.left(now) - cost
-        self._at = now
-
-    def earn(self, amount: float) -> None:
-        """Return ``amount`` tokens to the bucket, up to the burst."""
-        left, most = self._left + amount, self._rate.burst
-        self._left = left if left < most else most
-
-    def renew(self) -> None:
-        """Refill the bucket."""
-        self._left = float(self._rate.burst)
 
 
 class Holder(Protocol):

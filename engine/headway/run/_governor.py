@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import trio
 
-from headway.base import BoundedReport, Buckets
+from headway.base import BoundedReport, Bucket
 from headway.controller import WriteLimit
 from headway.events import Report, WritesHeld
 from headway.reconcile import RECONCILING, Reconciling
@@ -54,7 +54,7 @@ class Governor:
         self._controller = controller
         self._limit = limit
         self._report = BoundedReport(report, _REPORTED)
-        self._bucket: Buckets[None] = Buckets(limit.per_second, limit.burst)
+        self._bucket = Bucket(limit.burst, limit.per_second, 0.0)
         # Writes go through in the order of their calls, so that none waits for ever.
         self._turn = trio.StrictFIFOLock()
         self._waiting = self._held = 0
@@ -63,17 +63,17 @@ class Governor:
     async def wait(self) -> None:
         """Wait until the controller may make its next write. A canceled wait takes nothing from the others."""
         now = trio.current_time()
-        if self._waiting or self._bucket.wait(None, now):
+        if self._waiting or self._bucket.wait(now):
             with self._holding(now):
                 await self._wait_for_turn()
         else:
-            self._bucket.spend(None, now)
+            self._bucket.charge(now)
 
     async def _wait_for_turn(self) -> None:
         async with self._turn:
             # Only the holder of the lock spends while writes wait.
-            await trio.sleep(self._bucket.wait(None, trio.current_time()))
-            self._bucket.spend(None, trio.current_time())
+            await trio.sleep(self._bucket.wait(trio.current_time()))
+            self._bucket.charge(trio.current_time())
 
     @contextmanager
     def _holding(self, now: float) -> Iterator[None]:

@@ -13,6 +13,7 @@ import trio
 
 from headway._gen.headway.peering import v1 as wire
 from headway.api import Code, call_of
+from headway.base import Bucket
 from headway.errors import HeadwayError
 from headway.events import PeerRefused, PeerStoreReplaced
 from headway.peering._host import PeeringHost
@@ -35,13 +36,13 @@ from headway.peering.stream import (
     HEARTBEAT,
     SILENCE,
     Breach,
-    Bucket,
     Copying,
     PeerLimits,
     Receiver,
     Sender,
     Work,
     exports_of,
+    spend,
 )
 from headway.service import received_check
 
@@ -111,7 +112,7 @@ class Link:
         self._copied = trio.Event()
         self._woken = trio.Event()
         self._drained = trio.Event()
-        self._heartbeats = Bucket(_HEARTBEATS)
+        self._heartbeats = Bucket(_HEARTBEATS, 1.0, 0.0)
         self._telling = self._said = False
         self._replaced = 0
         self._scope = trio.CancelScope()
@@ -188,7 +189,7 @@ class Link:
             elif message.response is not None:
                 await self._answer(message.response)
             elif message.heartbeat is not None:
-                self._heartbeats.spend(trio.current_time(), "heartbeats")
+                spend(self._heartbeats, trio.current_time(), "heartbeats")
             elif message.terminated is not None:
                 self._entry.terminated = True
                 raise StreamEnded(TERMINATED, "the other side has deleted its peering")

@@ -27,7 +27,7 @@ from headway.peering.links._conditions import conditions_of
 from headway.peering.links._importing import open_importer
 from headway.peering.links._leader import LEADER_URL, known_leader
 from headway.peering.links._link import Link
-from headway.peering.stream import Breach, PeerLimits
+from headway.peering.stream import Breach, PeerLimits, spend
 from headway.protobuf import encode
 from headway.resource import AnyMessage
 from headway.rpc import peer_of
@@ -70,7 +70,7 @@ class PeerStreamService(PeerStreamApi):
         if entry is None:
             raise Unavailable("the peering is not ready yet, or is being deleted: try again")
         try:
-            entry.opening.spend(trio.current_time(), "streams")
+            spend(entry.opening, trio.current_time(), "streams")
         except Breach as breach:
             host.report(PeerRefused, why=str(breach), peer=entry.peering.name)
             raise Exhausted(str(breach)) from breach

@@ -15,12 +15,12 @@ from headway.peering.stream._receiving import commits as commits
 from headway.peering.stream._rules import HEARTBEAT as HEARTBEAT
 from headway.peering.stream._rules import SILENCE as SILENCE
 from headway.peering.stream._rules import Breach as Breach
-from headway.peering.stream._rules import Bucket as Bucket
 from headway.peering.stream._rules import Exported as Exported
 from headway.peering.stream._rules import PeerLimits as PeerLimits
 from headway.peering.stream._rules import copy_of as copy_of
 from headway.peering.stream._rules import doubling as doubling
 from headway.peering.stream._rules import exports_of as exports_of
+from headway.peering.stream._rules import spend as spend
 from headway.peering.stream._schemas import Schemas as Schemas
 from headway.peering.stream._sender import Sender as Sender
 from headway.peering.stream._sending import Feed as Feed

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway._gen.headway.peering import v1 as wire
+from headway.base import Bucket
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -87,21 +88,10 @@ class PeerLimits:
     schemas_size: int = 512 << 10
 
 
-class Bucket:
-    """A token bucket: ``burst`` at once, and one per second in the long run. The caller passes the time."""
-
-    def __init__(self, burst: int) -> None:
-        self._burst = float(burst)
-        self._left = float(burst)
-        self._at = 0.0
-
-    def spend(self, now: float, what: str) -> None:
-        """Spend a token. Raise Breach if none is left."""
-        self._left = min(self._burst, self._left + max(0.0, now - self._at))
-        self._at = now
-        if self._left < 1:
-            raise Breach(f"too many {what}: at most {self._burst:g} at once, and then one a second")
-        self._left -= 1
+def spend(bucket: Bucket, now: float, what: str) -> None:
+    """Spend a token of a bucket that gets one each second. Raise Breach if none is left."""
+    if not bucket.spend(now):
+        raise Breach(f"too many {what}: at most {bucket.burst:g} at once, and then one a second")
 
 
 class Exported(NamedTuple):

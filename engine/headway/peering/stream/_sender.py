@@ -25,9 +25,9 @@ from collections.abc import Hashable, Sequence
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Subject
+from headway.base import Bucket
 from headway.peering.stream._rules import (
     Breach,
-    Bucket,
     Coverage,
     Delay,
     Exported,
@@ -37,6 +37,7 @@ from headway.peering.stream._rules import (
     outgoing,
     peer_position,
     position_at,
+    spend,
 )
 from headway.peering.stream._sending import SMALL, Feed, Fingerprints, Retries, Sized, State, Waiting, cut, sized
 from headway.resource import Change, Position, ResourceId, SnapshotChunk, pb, resource_id, resource_key
@@ -62,7 +63,7 @@ class Sender:
         self._nonce = 0
         self._waiting = Waiting()
         self._states = {Subject.SERVER: State(delay), Subject.EXPORTS: State(delay)}
-        self._subscribing = Bucket(self._limits.subscriptions)
+        self._subscribing = Bucket(self._limits.subscriptions, 1.0, 0.0)
         # The exports of the latest `offer`, and all that were ever sent: the peer may subscribe to outdated ones.
         self._offered: frozenset[Exported] = frozenset()
         self._ever_offered: set[Exported] = set()
@@ -254,7 +255,7 @@ class Sender:
         return made
 
     def _subscribe(self, subject: Subject, subscribe: wire.Subscribe, now: float) -> None:
-        self._subscribing.spend(now, "subscriptions")
+        spend(self._subscribing, now, "subscriptions")
         state = self._states.get(subject)
         if state is not None:
             if subject == Subject.SERVER and not state.known:

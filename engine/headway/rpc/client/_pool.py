@@ -20,7 +20,7 @@ from headway.errors import HeadwayError, RateLimited
 from headway.rpc._addresses import Address
 from headway.rpc._channel import ChannelClosed, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._limited import Limited
-from headway.rpc._limits import Allowance, Limits, Rate
+from headway.rpc._limits import Limits, Rate
 from headway.rpc._loop import Carrier
 from headway.rpc._tls import speaking_http2
 from headway.rpc._told import told
@@ -118,7 +118,7 @@ class _Connection:
         self.admission: Admission | None = None
         # Invariant: there are no more calls than resets left, because any call may need one.
         self.calls = 0
-        self._resets = Allowance(_RESETS, trio.current_time())
+        self._resets = _RESETS.bucket(trio.current_time())
 
     @property
     def gone(self) -> bool:
@@ -134,7 +134,7 @@ class _Connection:
     def release(self, call: RemoteCall) -> None:
         """Release a call, and cancel it if it has not ended."""
         if call.release():
-            self._resets.spend(trio.current_time(), "canceled calls")
+            self._resets.charge(trio.current_time())
         self.calls -= 1
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from headway.rpc._addresses import TOKEN_HEADER
-from headway.rpc._limits import Allowance, Flooded, Rate, WireLimits
+from headway.rpc._limits import Flooded, Rate, WireLimits
 
 _HEADER = 9
 _PREFACE = 24
@@ -142,10 +142,10 @@ class FrameCutter:
 class FrameAccount:
     """The account of what one peer may still send. Frames are charged; calls and their bytes are refunds.
 
-    Each kind of frame has an `Allowance`:
+    Each kind of frame has a token bucket:
 
     * Pings: refilled by traffic, because stock gRPC clients ping after each received message to measure the connection.
-    * Other frames: refunded by traffic, so that a connection in use never exceeds its allowance, however long it lives.
+    * Other frames: refunded by traffic, so that a connection in use never exceeds its bucket, however long it lives.
     * Resets: refunded by each response, because a stream that was answered may be canceled.
 
     Attributes:
@@ -153,16 +153,16 @@ class FrameAccount:
     """
 
     def __init__(self, limits: WireLimits, now: float, *, client_side: bool) -> None:
-        self._resets = Allowance(limits.resets, now)
-        self._pings = Allowance(limits.pings, now)
-        self._settings = Allowance(limits.settings, now)
-        self._others = Allowance(limits.others, now)
+        self._resets = limits.resets.bucket(now)
+        self._pings = limits.pings.bucket(now)
+        self._settings = limits.settings.bucket(now)
+        self._others = limits.others.bucket(now)
         self._client_side = client_side
         # In the worst case, Huffman coding makes a header four times as long.
         self._most_headers = 4 * limits.header_size
         self.block = 0
         # An estimate of what the other end charges this one.
-        self._own = Allowance(_OWN, now)
+        self._own = _OWN.bucket(now)
 
     def receive(self, frame: bytes, now: float) -> None:
         """Charge for a frame before it is handled.
@@ -173,24 +173,29 @@ class FrameAccount:
         kind, flags, length = frame[3], frame[4], len(frame) - _HEADER
         if kind == _DATA:
             if not (self._client_side and length):
-                self._others.spend(now, "frames without content")
+                if not self._others.spend(now):
+                    raise Flooded("too many frames without content")
             else:
                 self._own.earn(min(length / _WORTH, _MOST))
         elif kind in (_HEADERS, _CONTINUATION):
             self._header_block(flags, length, now)
         elif kind == _PING and not flags & _ACK:
-            self._pings.spend(now, "pings")
+            if not self._pings.spend(now):
+                raise Flooded("too many pings")
         elif kind == _SETTINGS and not flags & _ACK:
-            self._settings.spend(now, "settings")
+            if not self._settings.spend(now):
+                raise Flooded("too many settings")
         else:
-            self._others.spend(now, "frames without content")
+            if not self._others.spend(now):
+                raise Flooded("too many frames without content")
 
     def _header_block(self, flags: int, length: int, now: float) -> None:
         self.block += length
         if self.block > self._most_headers:
             raise Flooded(f"header block of more than {self._most_headers} bytes")
         # A client charges for no length: other callers on the connection may be the cause of long responses.
-        self._others.spend(now, "frames without content", 1 if self._client_side else 1 + length / _DECODED)
+        if not self._others.spend(now, 1 if self._client_side else 1 + length / _DECODED):
+            raise Flooded("too many frames without content")
         if flags & _END_HEADERS:
             self.block = 0
             self._own.earn(_MOST)
@@ -201,7 +206,8 @@ class FrameAccount:
         Raises:
             Flooded: there were too many.
         """
-        self._others.spend(now, "TLS records without content", count * _NEW_KEYS)
+        if not self._others.spend(now, count * _NEW_KEYS):
+            raise Flooded("too many TLS records without content")
 
     def reset(self, now: float) -> None:
         """Charge for a stream that the peer has reset, or that this end had to reset because of the peer.
@@ -209,7 +215,8 @@ class FrameAccount:
         Another RST_STREAM for the same stream is charged like any other frame. Some clients send one for each frame
         that was in flight when they canceled the stream.
         """
-        self._resets.spend(now, "resets")
+        if not self._resets.spend(now):
+            raise Flooded("too many resets")
 
     def received_data(self, size: int) -> None:
         """Refund for content that a call has received."""
