@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from headway.access._audit import Audit as Audit
 from headway.access._authorizer import LEASE as LEASE
-from headway.access._authorizer import TOPIC as TOPIC
 from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity
 from headway.access._content import ANONYMOUS as ANONYMOUS
@@ -60,16 +59,11 @@ if TYPE_CHECKING:
 
 # Imported on first use, to keep `import headway` light: only a server with access control needs them.
 _LATER = {
-    "ALGORITHMS": "_issuers",
-    "Binding": "_issuers",
-    "Issuer": "_issuers",
-    "Keys": "_jwks",
-    "read_keys": "_jwks",
-    "add_token": "_file",
-    "entry": "_document",
-    "keep_keys": "_key_keeper",
-    "load_access": "_file",
-    "read_access": "_document",
+    "_document": "entry read_access",
+    "_file": "add_token load_access",
+    "_issuers": "ALGORITHMS Binding Issuer",
+    "_jwks": "Keys read_keys",
+    "_key_keeper": "keep_keys",
 }
 
 __getattr__ = imported_later(__name__, _LATER)

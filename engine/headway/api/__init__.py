@@ -132,4 +132,4 @@ __all__ = [
 ]
 
 # Its messages are many, and most programs never need them.
-__getattr__ = imported_later(__name__, {"ObserveApi": "_observe"})
+__getattr__ = imported_later(__name__, {"_observe": "ObserveApi"})

@@ -56,12 +56,10 @@ from headway.base._private_names import PrivateNames as PrivateNames
 from headway.base._private_names import check_private_names as check_private_names
 from headway.base._reports import BoundedReport as BoundedReport
 from headway.base._reports import safe_report as safe_report
-from headway.base._reports import tell_failure as tell_failure
 from headway.base._scrubbing import scrub as scrub
 from headway.base._slices import Slices as Slices
 from headway.base._standard_error import Output as Output
 from headway.base._standard_error import say as say
-from headway.base._steps import AT_ONCE as AT_ONCE
 from headway.base._steps import Steps as Steps
 from headway.base._steps import finished as finished
 from headway.base._steps import in_slices as in_slices

@@ -10,15 +10,16 @@ from typing import Any
 def imported_later(
     package: str, modules: Mapping[str, str], before: Callable[[], object] | None = None
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package: ``__getattr__ = imported_later(__name__, {"Name": "_module"})``.
+    """Return a ``__getattr__`` for a package: ``__getattr__ = imported_later(__name__, {"_module": "Name other"})``.
 
     Args:
-        modules: the module of each name, relative to the package.
+        modules: the names from each module, which is relative to the package.
         before: called before each import, such as to check what the modules need.
     """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:
-        module = modules.get(name)
+        module = module_of.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if before is not None:

@@ -40,6 +40,4 @@ if TYPE_CHECKING:
     from headway.controller._placed import placed as placed
 
 # Imported on first use: only a drawing of the graph needs them.
-__getattr__ = imported_later(
-    __name__, {"Bend": "_layers", "layered": "_layers", "Placed": "_placed", "Sizes": "_placed", "placed": "_placed"}
-)
+__getattr__ = imported_later(__name__, {"_layers": "Bend layered", "_placed": "Placed Sizes placed"})

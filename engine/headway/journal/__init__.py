@@ -4,8 +4,6 @@ Nothing here affects what the engine does. `_entries.py` has the entries, and `_
 records writes, `_journal.py` everything else, and `_file.py` writes both to a file.
 """
 
-from headway.journal._entries import ENTRY as ENTRY
-from headway.journal._entries import Entry as Entry
 from headway.journal._entries import Happened as Happened
 from headway.journal._entries import Ran as Ran
 from headway.journal._entries import Written as Written

@@ -20,4 +20,4 @@ if TYPE_CHECKING:
     from headway.page._paths import page_paths as page_paths
 
 # Imported on first use: Starlette is an extra.
-__getattr__ = imported_later(__name__, {"page_paths": "_paths"})
+__getattr__ = imported_later(__name__, {"_paths": "page_paths"})

@@ -63,10 +63,8 @@ if TYPE_CHECKING:
 
 # Imported on first use, to keep `import headway` light: only a server that describes its types needs them.
 _LATER = {
-    "FileProto": "_descriptors",
-    "FileSet": "_descriptors",
-    "MessageProto": "_descriptors",
-    "payload_files": "_files",
+    "_descriptors": "FileProto FileSet MessageProto",
+    "_files": "payload_files",
 }
 
 __getattr__ = imported_later(__name__, _LATER)

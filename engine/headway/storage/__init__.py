@@ -127,25 +127,15 @@ if TYPE_CHECKING:
 # These names are imported at their first use, so that `import headway` stays fast. They need sqlite3, or asyncio, h2
 # and ssl, or serve only to maintain stores. An engine with another store never loads them.
 _LATER = {
-    "BackedUp": "sqlite._backup",
-    "Copied": "upkeep._copy",
-    "EtcdAddress": "etcd",
-    "EtcdBackend": "etcd",
-    "Finding": "sqlite._check",
-    "OnlyReadable": "sqlite._inspect",
-    "Progress": "upkeep._progress",
-    "Restored": "sqlite._backup",
-    "SqliteBackend": "sqlite",
-    "Verified": "upkeep._verify",
-    "backup_store": "upkeep._maintain",
-    "check_store": "upkeep._maintain",
-    "copy_store": "upkeep._copy",
-    "etcd_address": "etcd",
-    "file_lists": "upkeep._maintain",
-    "open_sqlite": "sqlite",
-    "restore_store": "upkeep._maintain",
-    "verify_file": "upkeep._maintain",
-    "verify_store": "upkeep._verify",
+    "etcd": "EtcdAddress EtcdBackend etcd_address",
+    "sqlite": "SqliteBackend open_sqlite",
+    "sqlite._backup": "BackedUp Restored",
+    "sqlite._check": "Finding",
+    "sqlite._inspect": "OnlyReadable",
+    "upkeep._copy": "Copied copy_store",
+    "upkeep._maintain": "backup_store check_store file_lists restore_store verify_file",
+    "upkeep._progress": "Progress",
+    "upkeep._verify": "Verified verify_store",
 }
 
 __getattr__ = imported_later(__name__, _LATER)
