@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, get_args
@@ -77,17 +78,7 @@ def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
     unseen = found.more if visible.whole else 0
     return {
         "items": [
-            {
-                "controller": each.controller,
-                "process": bounded(each.process, _LONGEST),
-                "resource": _ref(each.resource),
-                "state": bounded(each.state, _LONGEST),
-                "since": each.since,
-                "attempt": each.attempt,
-                "error": bounded(each.error, _LONGEST),
-                "line": bounded(each.line, _LONGEST),
-            }
-            for each in items[:STUCK]
+            _fields(each, "controller process resource state since attempt error line") for each in items[:STUCK]
         ],
         "more": len(items[STUCK:]) + unseen,
         "unreachable": [bounded(each, _LONGEST) for each in found.unreachable[:STUCK]],
@@ -104,30 +95,17 @@ def _controller(
     now: ControllerNow, manages: str, rate: float | None, failures: float | None, visible: Visible
 ) -> dict[str, Any]:
     """Return the numbers of a controller in any process."""
-    return {
-        "name": now.name,
+    numbers = "queued running resting scheduled not_done unmapped mapping_failed lag restarts"
+    return _fields(now, f"name process phase ready writes_held {numbers}") | {
         "manages": manages,
-        "process": bounded(now.process, _LONGEST),
         "leader": bounded(now.leader, _LONGEST) if visible.reads_lease(now.name) else "",
-        "phase": now.phase,
         "seconds": round(now.seconds, 1),
         "state": state_text(now),
-        "ready": now.ready,
         "paused": bounded(now.pause_reason, _LONGEST) if now.paused else None,
-        "writesHeld": bounded(now.writes_held, _LONGEST),
         "problem": bounded(now.cause, _LONGEST),
         "rate": rate,
         "failures": failures,
-        "queued": now.queued,
-        "running": now.running,
-        "resting": now.resting,
-        "scheduled": now.scheduled,
-        "notDone": now.not_done,
-        "unmapped": now.unmapped,
-        "mappingFailed": now.mapping_failed,
         "oldest": round(now.oldest, 1),
-        "lag": now.lag,
-        "restarts": now.restarts,
     }
 
 
@@ -217,15 +195,11 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
     # The clock of a process may be wrong: what it says to have failed in the future has failed now.
     shown = [(name, process, dataclasses.replace(each, at=min(each.at, now))) for name, process, each in first]
     return [
-        {
+        _fields(each, "resource outcome error attempts at")
+        | {
             "controller": name,
             # Empty for the server's own process, which alone can be asked to retry.
             "process": bounded(process, _LONGEST),
-            "resource": _ref(each.resource),
-            "outcome": bounded(each.outcome, _LONGEST),
-            "error": bounded(each.error, _LONGEST),
-            "attempts": each.attempts,
-            "at": each.at,
             "until": each.until or None,
             # 0 if the work waits for a change, or if the process runs an earlier version, which does not send the time.
             "pendingSince": min(each.pending_since, now) or None,
@@ -234,8 +208,18 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
     ]
 
 
-def _ref(resource: Ref | None) -> dict[str, str]:
-    return {name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(resource or Ref()).items()}
+def _fields(of: Any, names: str) -> dict[str, Any]:
+    """Return these fields of a message under the page's names: ``not_done`` as ``notDone``.
+
+    Their texts are cut, because another process may send any.
+    """
+    return {re.sub("_(.)", lambda found: found[1].upper(), name): _shown(getattr(of, name)) for name in names.split()}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Ref):
+        return _fields(value, "type partition namespace name")
+    return bounded(value, _LONGEST) if isinstance(value, str) else value
 
 
 def picture(graph: Graph, visible: Visible, elsewhere: Mapping[str, str]) -> dict[str, Any]:
