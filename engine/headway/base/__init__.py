@@ -4,6 +4,8 @@ Nothing here knows a resource or a protocol. `_declarations.py` checks the funct
 `_arguments.py` checks the arguments of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
 """
 
+from typing import TYPE_CHECKING
+
 from headway.base._arguments import check_number as check_number
 from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
@@ -40,8 +42,6 @@ from headway.base._groups import of_controller as of_controller
 from headway.base._groups import only_error as only_error
 from headway.base._groups import ordinary as ordinary
 from headway.base._groups import story as story
-from headway.base._http_get import GetFailed as GetFailed
-from headway.base._http_get import http_get as http_get
 from headway.base._imported_later import imported_later as imported_later
 from headway.base._joined import joined as joined
 from headway.base._nursery import block_nursery as block_nursery
@@ -91,3 +91,10 @@ from headway.base._turns import CallerTurns as CallerTurns
 from headway.base._turns import KeyTurns as KeyTurns
 from headway.base._turns import by_turns as by_turns
 from headway.base._turns import in_turn as in_turn
+
+if TYPE_CHECKING:
+    from headway.base._http_get import GetFailed as GetFailed
+    from headway.base._http_get import http_get as http_get
+
+# Imported on first use: only the keys of issuers and `headway top` need it.
+__getattr__ = imported_later(__name__, {"_http_get": "GetFailed http_get"})
