@@ -5,11 +5,6 @@ processes are joined here.
 """
 
 from headway.why.answers._finalizers import OWN_FINALIZERS as OWN_FINALIZERS
-from headway.why.answers._names import id_of as id_of
-from headway.why.answers._names import kind_of as kind_of
-from headway.why.answers._names import ref_of as ref_of
-from headway.why.answers._names import ref_text as ref_text
-from headway.why.answers._names import short_name as short_name
 from headway.why.answers._past import LONGEST as LONGEST
 from headway.why.answers._past import Wall as Wall
 from headway.why.answers._past import past_reconciles as past_reconciles
@@ -23,4 +18,9 @@ from headway.why.answers._stuck import STUCK as STUCK
 from headway.why.answers._stuck import joined as joined
 from headway.why.answers._stuck import said_by as said_by
 from headway.why.answers._stuck import shortened as shortened
+from headway.why.answers._texts import id_of as id_of
+from headway.why.answers._texts import kind_of as kind_of
+from headway.why.answers._texts import ref_of as ref_of
+from headway.why.answers._texts import ref_text as ref_text
+from headway.why.answers._texts import short_name as short_name
 from headway.why.answers._wire import cleaned as cleaned

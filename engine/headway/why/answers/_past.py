@@ -11,8 +11,8 @@ from headway.journal import Ran
 from headway.reconcile import Reason
 from headway.resource import TypeName
 from headway.run import OwnWrite
-from headway.why.answers._names import ref_of
 from headway.why.answers._runs import FAILURES, RECONCILES
+from headway.why.answers._texts import ref_of
 
 LONGEST = 8_000
 """The number of characters of a traceback in an answer."""

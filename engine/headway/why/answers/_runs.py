@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from headway._gen.headway.observe.v1 import Cause, PastReconcile, Touched
 from headway.base import ended
-from headway.why.answers._names import ref_text
-from headway.why.answers._times import seconds_text, when_text
+from headway.why.answers._texts import ref_text, seconds_text, when_text
 
 RECONCILES = 10
 """The number of past reconciles of a key in an answer. Consecutive failures that are alike count as one."""

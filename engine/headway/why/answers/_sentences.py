@@ -20,9 +20,8 @@ from headway._gen.headway.observe.v1 import (
 )
 from headway.resource import pause_name
 from headway.why.answers._finalizers import own_finalizer
-from headway.why.answers._names import id_of, kind_of, ref_text, short_name
 from headway.why.answers._runs import causes_text, reconcile_sentences
-from headway.why.answers._times import seconds_text, when_text
+from headway.why.answers._texts import id_of, kind_of, ref_text, seconds_text, short_name, when_text
 
 _WITH_ERROR_OF_RUN = ("starting", "priming", "resting", "standby", "ended")
 """The states in which the error is that of the last run."""
