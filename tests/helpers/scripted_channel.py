@@ -66,7 +66,7 @@ class ScriptedChannel:
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         assert path == "/headway.resource.v1.ResourceService/WatchList"
         assert isinstance(request, pb.WatchListRequest)
-        assert metadata is None
+        assert not metadata
         asked = (position(request.resume_after), request.bookmark_interval_ms, position(request.known))
         self.openings.append(Opening(trio.current_time(), *asked))
         return self._opened(self._scripts.pop(0) if self._scripts else [SILENCE])

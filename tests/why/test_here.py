@@ -254,19 +254,18 @@ async def test_unknown_outcome_holds_every_key_and_names_the_write(monkeypatch: 
             await go.wait()
             return await raise_fence(*arguments, **options)
 
-        call = run._runtime.client._channel.unary
+        resources = run._runtime.client._resources
+        write = resources.write
 
-        async def break_off(path: str, *arguments: Any, **options: Any) -> Any:
-            if path.endswith("/Write"):
-                monkeypatch.setattr(run._runtime.client._channel, "unary", call)
-                raise RuntimeError("the connection broke")
-            return await call(path, *arguments, **options)
+        async def break_off(*_: Any) -> Any:
+            monkeypatch.setattr(resources, "write", write)
+            raise RuntimeError("the connection broke")
 
         parts.reconcile = lose
         monkeypatch.setattr(run._leases, "raise_fence", wait)
         core = parts.team.new("core", Team())
         stored = await engine.client.apply(core)
-        monkeypatch.setattr(run._runtime.client._channel, "unary", break_off)
+        monkeypatch.setattr(resources, "write", break_off)
         docs = await engine.client.read(parts.team, stored.id)
         found = part(await told(engine, docs.id, "held"))
         assert found.held_write == Ref("staff.v1.Account", "default", "default", "ada")
