@@ -31,12 +31,15 @@ The packages, in the order that a change passes through them. Each imports only 
 Names that are not re-exported here or in a package's own `__init__` are private.
 """
 
+from typing import TYPE_CHECKING
+
 from headway import errors as errors
 from headway import events as events
 from headway import indexes as indexes
 from headway import mappers as mappers
 from headway import predicates as predicates
 from headway import sources as sources
+from headway.base import imported_later as _imported_later
 from headway.cache import CacheReader as CacheReader
 from headway.cache import Projected as Projected
 from headway.cache import Projection as Projection
@@ -63,25 +66,12 @@ from headway.controller import Graph as Graph
 from headway.controller import WriteLimit as WriteLimit
 from headway.controller import graph as graph
 from headway.controller import sharded as sharded
-from headway.engine import Engine as Engine
-from headway.engine import Network as Network
-from headway.engine import Timing as Timing
-from headway.engine import connect as connect
-from headway.engine import open_cache as open_cache
-from headway.engine import open_engine as open_engine
-from headway.engine import open_workers as open_workers
 from headway.errors import Conflict as Conflict
 from headway.errors import HeadwayError as HeadwayError
 from headway.errors import NotFound as NotFound
 from headway.errors import PermanentFailure as PermanentFailure
 from headway.mapper import Watch as Watch
 from headway.mapper import watch as watch
-from headway.notify import BlockingQuery as BlockingQuery
-from headway.notify import CacheStatus as CacheStatus
-from headway.notify import Handle as Handle
-from headway.notify import Poll as Poll
-from headway.notify import PrimedCache as PrimedCache
-from headway.notify import Updates as Updates
 from headway.protobuf import field as field
 from headway.protobuf import message as message
 from headway.queue import Backoff as Backoff
@@ -109,10 +99,44 @@ from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
 from headway.resource import ScopedType as ScopedType
 from headway.resource import Status as Status
-from headway.run import ControllerStatus as ControllerStatus
-from headway.run import NotDone as NotDone
-from headway.run import OwnWrite as OwnWrite
-from headway.run import TypeStatus as TypeStatus
 from headway.subscription import SubscriptionPosition as SubscriptionPosition
 from headway.subscription import Topic as Topic
 from headway.subscription import TopicPosition as TopicPosition
+
+if TYPE_CHECKING:
+    from headway import access as access
+    from headway import engine as engine
+    from headway import journal as journal
+    from headway import notify as notify
+    from headway import rpc as rpc
+    from headway import run as run
+    from headway import service as service
+    from headway import storage as storage
+    from headway.engine import Engine as Engine
+    from headway.engine import Network as Network
+    from headway.engine import Timing as Timing
+    from headway.engine import connect as connect
+    from headway.engine import open_cache as open_cache
+    from headway.engine import open_engine as open_engine
+    from headway.engine import open_workers as open_workers
+    from headway.notify import BlockingQuery as BlockingQuery
+    from headway.notify import CacheStatus as CacheStatus
+    from headway.notify import Handle as Handle
+    from headway.notify import Poll as Poll
+    from headway.notify import PrimedCache as PrimedCache
+    from headway.notify import Updates as Updates
+    from headway.run import ControllerStatus as ControllerStatus
+    from headway.run import NotDone as NotDone
+    from headway.run import OwnWrite as OwnWrite
+    from headway.run import TypeStatus as TypeStatus
+
+# A program that declares types and controllers needs neither the engine nor the network.
+__getattr__ = _imported_later(
+    __name__,
+    {
+        "": "access engine journal notify rpc run service storage",
+        "engine": "Engine Network Timing connect open_cache open_engine open_workers",
+        "notify": "BlockingQuery CacheStatus Handle Poll PrimedCache Updates",
+        "run": "ControllerStatus NotDone OwnWrite TypeStatus",
+    },
+)

@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a canceled write counts as rejected",
         "client/_refusals.py",
-        "return not (isinstance(error, trio.Cancelled) and (knows_outcomes or rpc.ended_a_wait(error)))\n",
+        "return not (isinstance(error, trio.Cancelled) and (knows_outcomes or ended_a_wait(error)))\n",
         "return not isinstance(error, trio.Cancelled)\n",
         _WRITES,
     ),

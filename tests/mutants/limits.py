@@ -127,13 +127,13 @@ LIMIT_MUTANTS = (
     Mutant(
         "a write that was canceled between two attempts is in doubt",
         "client/_refusals.py",
-        " or rpc.ended_a_wait(error))",
+        " or ended_a_wait(error))",
         ")",
         _CALLS,
     ),
     Mutant(
         "refused callers come back at one moment",
-        "rpc/_limited.py",
+        "api/_limited_waits.py",
         "return seconds + chance.uniform(",
         "return seconds + 0 * chance.uniform(",
         "rpc/test_limited.py",

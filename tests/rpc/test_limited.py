@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from headway.rpc import LimitedWaits, spread
+from headway.api import LimitedWaits, spread
 from headway.rpc._limited import PUSHBACK, Limited, limited_in
 
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import trio
 
+from headway.base import in_order
 from headway.resource import pb
-from headway.storage import in_order
 
 LONG = 7_000
 AT_ONCE = 2_000

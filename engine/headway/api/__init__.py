@@ -34,6 +34,7 @@ from headway.api._calls import (
     of_call,
 )
 from headway.api._channel import Channel, Lagging, Metadata, timeout_of
+from headway.api._limited_waits import LimitedWaits, ended_a_wait, spread
 from headway.api._methods import Api, Cardinality, Duplex, Handler, Method, Stream, method, stream
 from headway.api._refusals import (
     ROWS,
@@ -61,6 +62,7 @@ from headway.api._services import (
     SubscribeApi,
     TypesApi,
 )
+from headway.api._token import TOKEN_HEADER, Token, token_metadata
 from headway.api._wrapper import Wrapper
 from headway.base import imported_later
 
@@ -79,6 +81,7 @@ __all__ = [
     "MAX_WAIT_MS",
     "MIN_TTL_MS",
     "ROWS",
+    "TOKEN_HEADER",
     "Api",
     "Call",
     "Cardinality",
@@ -93,6 +96,7 @@ __all__ = [
     "Interrupted",
     "Lagging",
     "LeaseApi",
+    "LimitedWaits",
     "Metadata",
     "Method",
     "MethodNotFound",
@@ -113,6 +117,7 @@ __all__ = [
     "StoreApi",
     "Stream",
     "SubscribeApi",
+    "Token",
     "TypesApi",
     "Wrapper",
     "answer_of",
@@ -121,14 +126,17 @@ __all__ = [
     "closed",
     "code_of",
     "described",
+    "ended_a_wait",
     "error_of",
     "metadata_terms",
     "method",
     "not_served",
     "of_call",
     "row_of",
+    "spread",
     "stream",
     "timeout_of",
+    "token_metadata",
 ]
 
 # Its messages are many, and most programs never need them.

@@ -43,6 +43,7 @@ from headway.base._groups import only_error as only_error
 from headway.base._groups import ordinary as ordinary
 from headway.base._groups import story as story
 from headway.base._imported_later import imported_later as imported_later
+from headway.base._in_order import in_order as in_order
 from headway.base._joined import joined as joined
 from headway.base._nursery import block_nursery as block_nursery
 from headway.base._private_files import OWNER_ONLY as OWNER_ONLY

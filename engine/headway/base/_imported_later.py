@@ -13,7 +13,7 @@ def imported_later(
     """Return a ``__getattr__`` for a package: ``__getattr__ = imported_later(__name__, {"_module": "Name other"})``.
 
     Args:
-        modules: the names from each module, which is relative to the package.
+        modules: the names from each module, which is relative to the package; "" for a module that is meant itself.
         before: called before each import, such as to check what the modules need.
     """
     module_of = {name: module for module, names in modules.items() for name in names.split()}
@@ -24,6 +24,7 @@ def imported_later(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if before is not None:
             before()
-        return getattr(import_module(f"{package}.{module}"), name)
+        found = import_module(f"{package}.{module or name}")
+        return getattr(found, name) if module else found
 
     return get

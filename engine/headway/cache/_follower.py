@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from headway.api import Code, code_of, described
+from headway.api import Channel, Code, Lagging, code_of, described, spread
 from headway.base import retry_delay
 from headway.cache._informer import Informer
 from headway.cache._patrol import Patrol
@@ -18,7 +18,6 @@ from headway.client import open_watch_list
 from headway.errors import HeadwayError, RateLimited, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
-from headway.rpc import Channel, Lagging, spread
 
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.

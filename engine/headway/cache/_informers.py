@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from headway._gen.headway.store import v1 as store_pb
-from headway.api import Call, Code, StoreApi, call_of, described
+from headway.api import Call, Channel, Code, StoreApi, call_of, described
 from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
@@ -18,7 +18,6 @@ from headway.cache._projection import CachedType, Projection
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report
 from headway.resource import Position, ScopedType, TypeName, position
-from headway.rpc import Channel
 
 _ROLLED_BACK_WAIT = 5.0
 

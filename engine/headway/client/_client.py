@@ -6,7 +6,7 @@ import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from headway.api import FAILED, Call, ResourceApi
+from headway.api import FAILED, Call, Channel, ResourceApi, Token, token_metadata
 from headway.base import repr_text
 from headway.client._arguments import (
     check_position,
@@ -43,7 +43,6 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import Channel, Token, token_metadata
 
 T = TypeVar("T", bound=Payload)
 Request = TypeVar("Request", bound=Any)

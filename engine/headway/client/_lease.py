@@ -11,13 +11,12 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.api import MAX_WAIT_MS, Call, LeaseApi
+from headway.api import MAX_WAIT_MS, Call, Channel, LeaseApi, Metadata
 from headway.base import check_text, repr_text
 from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
 from headway.client._refusals import of_client
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb, position
-from headway.rpc import Channel, Metadata
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")

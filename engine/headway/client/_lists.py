@@ -7,7 +7,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from headway.api import FAILED, Call, Code, Interrupted, ResourceApi, code_of, metadata_terms
+from headway.api import (
+    FAILED,
+    Call,
+    Channel,
+    Code,
+    Interrupted,
+    LimitedWaits,
+    ResourceApi,
+    code_of,
+    metadata_terms,
+    timeout_of,
+)
+from headway.base import in_order
 from headway.client._refusals import client_error
 from headway.client._writes import Allow
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, RateLimited
@@ -24,8 +36,6 @@ from headway.resource import (
     resource_key,
     selector_problem,
 )
-from headway.rpc import Channel, LimitedWaits, timeout_of
-from headway.storage import in_order
 
 T = TypeVar("T")
 R = TypeVar("R")

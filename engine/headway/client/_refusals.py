@@ -7,8 +7,17 @@ from contextlib import contextmanager
 
 import trio
 
-from headway import rpc
-from headway.api import FAILED, Code, DetailedPrecondition, Interrupted, NotBegun, NotServed, code_of, described
+from headway.api import (
+    FAILED,
+    Code,
+    DetailedPrecondition,
+    Interrupted,
+    NotBegun,
+    NotServed,
+    code_of,
+    described,
+    ended_a_wait,
+)
 from headway.errors import FailedPrecondition, HeadwayError, NotHeadway, OutcomeUnknown, StoreChanged, Unavailable
 
 LASTING = frozenset(
@@ -64,4 +73,4 @@ def in_doubt(error: BaseException, *, knows_outcomes: bool) -> bool:
     # A channel raises only errors of Headway, which say so, or Cancelled. After any other the outcome is unknown.
     if isinstance(error, HeadwayError):
         return False
-    return not (isinstance(error, trio.Cancelled) and (knows_outcomes or rpc.ended_a_wait(error)))
+    return not (isinstance(error, trio.Cancelled) and (knows_outcomes or ended_a_wait(error)))

@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 import trio
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Call, Code, SubscribeApi, code_of, described
+from headway.api import Call, Channel, Code, Lagging, Metadata, SubscribeApi, code_of, described, spread
 from headway.base import AsyncStream, check_trio, current_run, repr_text, retry_delay
 from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted, second_reader
 from headway.errors import Closed, HeadwayError, PayloadError, RateLimited, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
-from headway.rpc import Channel, Lagging, Metadata, spread
 from headway.subscription import (
     Commits,
     NewSnapshot,

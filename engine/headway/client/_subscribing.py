@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.api import Channel, Metadata
 from headway.base import async_block, block_nursery, check_trio, repr_text
 from headway.client._arguments import milliseconds
 from headway.client._subjects import Subject, checked_subjects
@@ -13,7 +14,6 @@ from headway.client._subscribe import Follower, Subscription
 from headway.client._writes import Allow
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType, pb
-from headway.rpc import Channel, Metadata
 from headway.subscription import SubscriptionPosition, Topic
 
 

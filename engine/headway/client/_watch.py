@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import trio
 from trio.lowlevel import TrioToken
 
-from headway.api import FAILED
+from headway.api import FAILED, Channel, LimitedWaits, Metadata, timeout_of
 from headway.base import AsyncBlock, check_trio, current_run
 from headway.client._refusals import client_error, of_client
 from headway.client._scoped_stream import open_watch_list
@@ -29,7 +29,6 @@ from headway.resource import (
     SnapshotChunk,
     pb,
 )
-from headway.rpc import Channel, LimitedWaits, Metadata, timeout_of
 
 T = TypeVar("T", bound=Payload)
 

@@ -7,12 +7,14 @@ asyncio's interfaces; they are not visible outside this package. To read the cod
 
 from typing import TYPE_CHECKING
 
+from headway.api import TOKEN_HEADER as TOKEN_HEADER
 from headway.api import Channel as Channel
 from headway.api import Lagging as Lagging
 from headway.api import Metadata as Metadata
+from headway.api import Token as Token
 from headway.api import timeout_of as timeout_of
+from headway.api import token_metadata as token_metadata
 from headway.base import imported_later
-from headway.rpc._addresses import TOKEN_HEADER as TOKEN_HEADER
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
 from headway.rpc._addresses import addresses as addresses
@@ -25,9 +27,6 @@ from headway.rpc._channel import NotReached as NotReached
 from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import WithMetadata as WithMetadata
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
-from headway.rpc._limited import LimitedWaits as LimitedWaits
-from headway.rpc._limited import ended_a_wait as ended_a_wait
-from headway.rpc._limited import spread as spread
 from headway.rpc._limits import Budget as Budget
 from headway.rpc._limits import Flooded as Flooded
 from headway.rpc._limits import Limits as Limits
@@ -37,10 +36,8 @@ from headway.rpc._limits import WireLimits as WireLimits
 from headway.rpc._private_names import check_network
 from headway.rpc._refusals import grpc_error as grpc_error
 from headway.rpc._services import Services as Services
-from headway.rpc._token import Token as Token
 from headway.rpc._token import TokenFile as TokenFile
 from headway.rpc._token import token_file as token_file
-from headway.rpc._token import token_metadata as token_metadata
 from headway.rpc._told import told as told
 from headway.rpc._wire import PIECE as PIECE
 from headway.rpc._wire import Encoded as Encoded

@@ -10,11 +10,9 @@ import ssl
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headway.api import TOKEN_HEADER
 from headway.base import repr_text
 from headway.errors import InvalidArgument
-
-TOKEN_HEADER = "x-consul-token"
-"""The name of the metadata with a caller's token, as Consul's clients send it."""
 
 _SECRETS = frozenset((TOKEN_HEADER, "authorization", "token"))
 

@@ -1,17 +1,11 @@
-"""The token of a client: a text, or a function that returns the current one, such as `token_file`."""
+"""The token of a client in a file that something else renews."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
 
 from headway.base import check_token, read_secret
-from headway.rpc._addresses import TOKEN_HEADER
 from headway.rpc._followed_file import FollowedFile
-
-Token: TypeAlias = str | Callable[[], str]
-"""A token, or a function that returns it. The function is called for each call to the server, and must not block."""
 
 
 class TokenFile:
@@ -64,28 +58,3 @@ def token_file(path: str | os.PathLike[str]) -> TokenFile:
         InvalidArgument: it does not contain a token.
     """
     return TokenFile(path)
-
-
-class TokenMetadata(Mapping[str, str]):
-    """The metadata of a caller, with the token at the time of each call."""
-
-    def __init__(self, token: Token) -> None:
-        self._token = token
-
-    def __getitem__(self, name: str) -> str:
-        if name != TOKEN_HEADER:
-            raise KeyError(name)
-        token = self._token if isinstance(self._token, str) else self._token()
-        check_token(token)
-        return token
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((TOKEN_HEADER,))
-
-    def __len__(self) -> int:
-        return 1
-
-
-def token_metadata(token: Token) -> Mapping[str, str] | None:
-    """Return the metadata of a caller with this token, or None for an empty one."""
-    return TokenMetadata(token) if token else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from headway.api import FAILED, Code, code_of
+from headway.api import FAILED, Channel, Code, LimitedWaits, code_of
 from headway.base import BoundedReport
 from headway.cache import (
     Applied,
@@ -37,7 +37,6 @@ from headway.errors import (
 )
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unconverted, pb, resource_key
-from headway.rpc import Channel, LimitedWaits
 
 STALL_LIMIT = 60.0
 _SILENCE = 30.0

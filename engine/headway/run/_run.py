@@ -27,6 +27,7 @@ from functools import partial
 
 import trio
 
+from headway.api import Channel
 from headway.base import BoundedReport, guarded, of_controller, only_error, stack_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
@@ -37,7 +38,6 @@ from headway.journal import ControllerJournal
 from headway.mapper import Watch, watch_name
 from headway.reconcile import Declared, Lifetimes, Pausing, Reason, RecordEvent, Runtime, ignore_event
 from headway.resource import Key, Registry
-from headway.rpc import Channel
 from headway.run._callbacks import call_back
 from headway.run._change_mapper import ChangeMapper
 from headway.run._fence import RunWrites

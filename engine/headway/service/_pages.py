@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from headway.api import Call, Exhausted
-from headway.base import give_way
+from headway.base import give_way, in_order
 from headway.errors import InvalidArgument
 from headway.protobuf import decode, encode, varint
 from headway.resource import Key, Kind, Position, pb, quoted, resource_key
@@ -23,7 +23,7 @@ from headway.service._context import Context
 from headway.service._encodings import ResourceEncodings, in_pieces
 from headway.service._sizes import least_size
 from headway.service._versions import Conversions, View
-from headway.storage import Backend, Within, in_order, list_part
+from headway.storage import Backend, Within, list_part
 
 MAX_REPLY = 64 << 20
 """The largest list reply over a network, in bytes: our clients accept no larger message."""

@@ -78,7 +78,6 @@ from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
 from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import ListedSnapshot as ListedSnapshot
 from headway.storage._reads import Snapshot as Snapshot
-from headway.storage._reads import in_order as in_order
 from headway.storage._reads import list_within as list_within
 from headway.storage._reads import read_snapshot as read_snapshot
 from headway.storage._resuming import check_resumable as check_resumable

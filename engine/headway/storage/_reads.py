@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -71,35 +69,6 @@ async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
         if not cut:
             return found
         await give_way()
-
-
-async def in_order(resources: list[T], key: Callable[[T], Any]) -> list[T]:
-    """Return the resources sorted by key. If they are in order already, this only compares them.
-
-    The list itself is changed. If it were copied, freeing a list of a million resources at once would block the loop
-    for many turns.
-    """
-    begins = [0]
-    for begin in range(0, len(resources), TURN):
-        if begin:
-            await give_way()
-        run = sorted(resources[begin : begin + TURN], key=key)
-        if begin and key(resources[begin - 1]) > key(run[0]):
-            begins.append(begin)
-        resources[begin : begin + TURN] = run
-    if len(begins) == 1:
-        return resources
-    ordered: list[T] = []
-    # Not slices, which would be dropped at once too.
-    runs = (map(resources.__getitem__, range(*ends)) for ends in pairwise([*begins, len(resources)]))
-    for each in heapq.merge(*runs, key=key):
-        ordered.append(each)
-        if len(ordered) % TURN == 0:
-            await give_way()
-    while resources:
-        del resources[-TURN:]
-        await give_way()
-    return ordered
 
 
 SNAPSHOT_CHUNK = 1000

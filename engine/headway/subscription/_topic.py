@@ -16,7 +16,6 @@ from headway.base import answer_problem, current_run, ended, plain_problem, repr
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
 from headway.resource import AnyMessage, DescribedTopic, name_problem
-from headway.storage import Pulse
 from headway.subscription._items import TopicEvent
 from headway.subscription._position import TopicPosition
 from headway.subscription._topic_log import MAX_EVENTS, TopicLog
@@ -71,6 +70,9 @@ class Topic(Generic[T]):
         self._snapshot = snapshot
         self._log = TopicLog(name)
         self._incarnation = uuid.uuid4().hex
+        # Imported here, because most programs have no topic, and clients need no store.
+        from headway.storage import Pulse
+
         self._pulse = Pulse()
         # Snapshots that nothing was published after. Invariant: only of subjects that have subscribers.
         self._snapshots: dict[str, list[TopicEvent]] = {}

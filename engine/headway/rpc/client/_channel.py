@@ -12,12 +12,12 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.api import Channel, Code, Interrupted, Metadata
+from headway.api import Channel, Code, Interrupted, LimitedWaits, Metadata
 from headway.base import check_trio, current_run
 from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._channel import NotBegun, Report, ignore_error
-from headway.rpc._limited import Limited, LimitedWaits
+from headway.rpc._limited import Limited
 from headway.rpc._limits import MIB, Limits, WireLimits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._services import FastCodec

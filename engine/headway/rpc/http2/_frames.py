@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from headway.rpc._addresses import TOKEN_HEADER
+from headway.api import TOKEN_HEADER
 from headway.rpc._limits import Flooded, Rate, WireLimits
 
 _HEADER = 9
