@@ -49,6 +49,7 @@ from headway.api._refusals import (
     Reason,
     Row,
     error_of,
+    exit_of,
     row_of,
 )
 from headway.api._services import (
@@ -128,6 +129,7 @@ __all__ = [
     "described",
     "ended_a_wait",
     "error_of",
+    "exit_of",
     "metadata_terms",
     "method",
     "not_served",

@@ -1,4 +1,4 @@
-"""The errors that services raise, and the one table of their forms over gRPC and HTTP.
+"""The errors that services raise, and the one table of their forms over gRPC, HTTP and the command line.
 
 Most are public errors of `headway.errors`. The others are below, and a client turns each of them into a public one
 (`client/_refusals.py`). An error without a row is a fault of the server: the operator gets it, and the caller gets
@@ -131,6 +131,13 @@ class Row(NamedTuple):
     code: Code
     http: int
     reason: Reason | None = None
+
+
+def exit_of(error: type[HeadwayError]) -> int:
+    """Return the exit status of the command line: 3 if something was not found, 5 if no server has answered, else 1."""
+    if issubclass(error, NotFound):
+        return 3
+    return 5 if issubclass(error, RemoteError) else 1
 
 
 ROWS = (

@@ -16,10 +16,11 @@ from typing import Any, NoReturn
 import click
 import trio
 
+from headway.api import exit_of
 from headway.base import Output, only_error, plain
 from headway.cli._leaving import leave_within
 from headway.engine import ShutdownWatch
-from headway.errors import HeadwayError, ManifestError, NotFound, RemoteError
+from headway.errors import HeadwayError, ManifestError
 from headway.events import ignore
 
 _AFTER_THE_ENGINE = 0.5
@@ -80,9 +81,7 @@ def fail_to_serve(error: Exception, *, http: str | None = None, metrics: str | N
 
 def code_of(error: HeadwayError) -> Exit:
     """Return the exit code for an error."""
-    if isinstance(error, NotFound):
-        return Exit.NOT_FOUND
-    return Exit.UNREACHABLE if isinstance(error, RemoteError) else Exit.REFUSED
+    return Exit(exit_of(type(error)))
 
 
 def run(
