@@ -65,7 +65,10 @@ CREATED = st.one_of(
     st.builds(lambda name, namespace: SERVICE.new(name, namespace=namespace), NAMES, SPACES),
     st.builds(
         lambda name, service, namespace, peers: of_services(name, service, namespace=namespace, peers=peers),
-        *(NAMES, NAMES, SPACES, PEERS),
+        NAMES,
+        NAMES,
+        SPACES,
+        PEERS,
     ),
     st.builds(
         lambda name, namespace, peers: from_namespace(name, namespace=namespace, peers=peers), NAMES, SPACES, PEERS

@@ -99,7 +99,7 @@ def test_port_of_another_server_is_refused(start: Started, lasting: Group) -> No
         taken = "{}:{}".format(*other.getsockname())
         for address in (taken, lasting.address):
             process = start(
-                *("serve", "tests.cli.served:app", "--processes", "2", "--store", lasting.store, "--listen", address)
+                "serve", "tests.cli.served:app", "--processes", "2", "--store", lasting.store, "--listen", address
             )
             out, errors = process.communicate(timeout=SECONDS)
             assert (process.returncode, out) == (1, "")

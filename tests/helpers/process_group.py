@@ -113,8 +113,19 @@ def store_of(etcd: EtcdServer) -> str:
 def started(start: Callable[..., subprocess.Popen[str]], store: str, app: str, *options: str) -> Group:
     """Start two processes for an app, and wait until both serve."""
     supervisor = start(
-        *("serve", app, "--store", store, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"),
-        *("--processes", "2", "--process", "web", *options),
+        "serve",
+        app,
+        "--store",
+        store,
+        "--listen",
+        "127.0.0.1:0",
+        "--metrics",
+        "127.0.0.1:0",
+        "--processes",
+        "2",
+        "--process",
+        "web",
+        *options,
     )
     assert supervisor.stdout is not None
     said = ""

@@ -81,7 +81,11 @@ class _Started:
         self.caches = _NoCaches()
         leases, caches = cast("LeaseClient", self.leases), cast("RunCaches", self.caches)
         self.writes = RunWrites(
-            *("pools", leases, caches, self.queue, self.reported.append),
+            "pools",
+            leases,
+            caches,
+            self.queue,
+            self.reported.append,
             on_resolved=lambda: self.progress.append(self.queue.held),
         )
 

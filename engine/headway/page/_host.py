@@ -177,7 +177,10 @@ class PageHost:
         self.at, self._time = wall_time(), now
         self.seen = {
             each.name: Seen(
-                *(found[each.name], statuses[each.name], each, self._priming.bars(each.name, statuses[each.name], now)),
+                found[each.name],
+                statuses[each.name],
+                each,
+                self._priming.bars(each.name, statuses[each.name], now),
                 *(rates(each, before[each.name].now, seconds) if each.name in before and seconds > 0 else ()),
             )
             for each in nows

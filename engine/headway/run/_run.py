@@ -326,7 +326,13 @@ class Run:
         outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
         reconcile, find = self._ownership.reconciler(definition.reconcile), self._caches.find
         worker = self._worker = Worker(
-            *(definition, reconcile, self._runtime, run.queue, outcomes, report, triggers),
+            definition=definition,
+            reconcile=reconcile,
+            runtime=self._runtime,
+            queue=run.queue,
+            outcomes=outcomes,
+            report=report,
+            self_triggers=triggers,
             find=find,
             noted=journal is not None,
         )

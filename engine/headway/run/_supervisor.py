@@ -215,7 +215,9 @@ class Supervisor:
             # Another process may lead by now. This one no longer follows the lease.
             counts = dict(self._counts)
             return ControllerStatus(
-                *(self.fence_name, "ended", 0.0),
+                name=self.fence_name,
+                phase="ended",
+                seconds=0.0,
                 restarts=self._restarts,
                 error=self._error,
                 reconciles=counts,

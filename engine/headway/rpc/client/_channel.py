@@ -286,7 +286,13 @@ async def open_channel(
     async with open_carrier(report, closing) as carrier:
         pools = [
             Pool(
-                *(carrier, wanted, tls, server_name, limits, connect_timeout, report),
+                carrier=carrier,
+                endpoints=wanted,
+                tls=tls,
+                server_name=server_name,
+                limits=limits,
+                connect_timeout=connect_timeout,
+                report=report,
                 avoids=avoids,
                 admits=None if admits is None else admission,
             )

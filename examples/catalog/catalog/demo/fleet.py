@@ -57,16 +57,44 @@ class Fleet:
         self._registrar_file = folder / "registrar.yaml"
         store = f"sqlite:{folder}/catalog.db"
         self.server = Process(
-            *("server", folder, _LISTENING, "-m", "headway.cli", "serve", "catalog:app"),
-            *("--store", store, "--listen", self._address),
+            "server",
+            folder,
+            _LISTENING,
+            "-m",
+            "headway.cli",
+            "serve",
+            "catalog:app",
+            "--store",
+            store,
+            "--listen",
+            self._address,
         )
         self.registrar = Process(
-            *("registrar", folder, "registering in term ", "-m", "catalog.registrar", str(self._registrar_file)),
-            *("--server", self._address, "--name", "demo", "--ttl", str(TTL)),
+            "registrar",
+            folder,
+            "registering in term ",
+            "-m",
+            "catalog.registrar",
+            str(self._registrar_file),
+            "--server",
+            self._address,
+            "--name",
+            "demo",
+            "--ttl",
+            str(TTL),
         )
         self._dns = Process(
-            *("dns", folder, _LISTENING, "-m", "catalog.dns", "--server", self._address),
-            *("--listen", "127.0.0.1:0", "--stale-limit", str(STALE_LIMIT)),
+            "dns",
+            folder,
+            _LISTENING,
+            "-m",
+            "catalog.dns",
+            "--server",
+            self._address,
+            "--listen",
+            "127.0.0.1:0",
+            "--stale-limit",
+            str(STALE_LIMIT),
         )
         self.services: dict[str, Process] = {}
         self.dns_port = 0
