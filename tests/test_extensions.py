@@ -11,13 +11,13 @@ from trio.testing import wait_all_tasks_blocked
 from typing_extensions import override
 
 import headway
-from headway.access import Access, Authorizer, Caller, Policy, Rule, new_token
-from headway.api import Api, Call, Cardinality, Stream, Wrapper, method, stream
+from headway.access import Access, Authorizer, Caller, Guarded, Limit, Policy, Rule, new_token
+from headway.api import Api, Call, Cardinality, Interrupted, Stream, Wrapper, method, stream
 from headway.client import call_service
 from headway.engine import Extension, Host
-from headway.errors import DeclarationError, NotHeadway, PermissionDenied
+from headway.errors import Closed, DeclarationError, NotHeadway, PermissionDenied, RateLimited
 from headway.protobuf import field, message
-from headway.rpc import open_channel
+from headway.rpc import InProcessChannel, open_channel
 
 
 @message(name="test.counting.Request")
@@ -159,6 +159,133 @@ async def test_service_of_an_extension_is_served_over_the_network_with_the_right
         async with service.follow(Call({"x-consul-token": text}), Request(name="Count")) as items:
             assert [item.calls async for item in items] == [2, 2]
     assert counting.counts["Follow"] == 1
+
+
+@message(name="test.counting.Odd")
+class Odd:
+    type: str = field(1)
+    subjects: list[str] = field(2)
+    tenancy: str = field(3)
+    id: str = field(4)
+
+
+class OddApi(Api, service="test.counting.Odd"):
+    """Messages with fields that mean other things than those of the engine's services, and a method with an effect."""
+
+    def __init__(self, effects: list[str] | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.effects = [] if effects is None else effects
+        self.meanwhile = meanwhile
+
+    @method("Read", Odd, Odd)
+    async def read(self, _call: Call, request: Odd) -> Odd:
+        self.meanwhile()
+        return request
+
+    @method("Deploy", Odd, Odd, effect=True)
+    async def deploy(self, _call: Call, request: Odd) -> Odd:
+        self.effects.append(request.type)
+        self.meanwhile()
+        return request
+
+
+ODD = Odd(type="a", subjects=["b"], tenancy="c", id="d")
+
+
+async def test_limits_do_not_look_into_the_messages_of_an_extension() -> None:
+    limited = Limit(name="few", categories=["read"], per=[], per_second=0.001, burst=1)
+    text, token = new_token(["any"])
+    access = Authorizer(
+        Access(
+            [Policy("any", [Rule(verbs=["read"], type="counting.v1.*", partition="*", namespace="*")])],
+            [token],
+            limits=[limited],
+        )
+    )
+    extension = Extension(services=[lambda _, __: OddApi()])
+    network = headway.Network(["127.0.0.1:0"], access=access)
+    async with (
+        headway.open_engine("memory:", app, network=network, extensions=[extension]) as engine,
+        open_channel(engine.addresses[0], timeout=1) as channel,
+    ):
+        bearing = Call({"x-consul-token": text})
+        assert await OddApi.over(channel).read(bearing, ODD) == ODD
+        with pytest.raises(RateLimited):
+            await OddApi.over(channel).read(bearing, ODD)
+
+
+async def test_service_of_an_extension_refuses_callers_without_a_token() -> None:
+    access = Authorizer(Access([Policy("anonymous", [Rule(verbs=["*"], type="*", partition="*", namespace="*")])]))
+    extension = Extension(services=[lambda _, __: OddApi()])
+    network = headway.Network(["127.0.0.1:0"], access=access)
+    async with (
+        headway.open_engine("memory:", app, network=network, extensions=[extension]) as engine,
+        open_channel(engine.addresses[0]) as channel,
+    ):
+        with pytest.raises(PermissionDenied, match="this service needs a token"):
+            await OddApi.over(channel).read(Call(), ODD)
+
+
+async def test_reply_that_tells_of_an_effect_is_sent_though_the_rights_have_changed() -> None:
+    """A caller who is told to repeat the call would do it twice. Another reply is kept back."""
+    text, token = new_token(["any"])
+    policies = [Policy("any", [Rule(verbs=["read"], type="counting.v1.*", partition="*", namespace="*")])]
+    access, effects = Authorizer(Access(policies, [token])), list[str]()
+
+    def change() -> None:
+        access.replace(
+            Access([Policy("any", [Rule(verbs=["list"], type="counting.v1.*", partition="*", namespace="*")])], [token])
+        )
+
+    channel = InProcessChannel(Guarded(lambda _: OddApi(effects, change), access, headway.App("x").registry))
+    service, bearing = OddApi.over(channel), Call({"x-consul-token": text})
+    assert await service.deploy(bearing, ODD) == ODD
+    assert effects == ["a"]
+    access.replace(Access(policies, [token]))
+
+    plain = InProcessChannel(Guarded(lambda _: OddApi(meanwhile=change), access, headway.App("x").registry))
+    with pytest.raises(Interrupted, match="your permissions have changed: retry"):
+        await OddApi.over(plain).read(bearing, ODD)
+
+
+def test_mistakes_in_declarations_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="Unnamed declares methods and names no service"):
+
+        class Unnamed(Api):
+            @method("Read", Odd, Odd)
+            async def read(self, _: Call, request: Odd) -> Odd:
+                return request
+
+    with pytest.raises(DeclarationError, match=r"Bare.follow is a bare async generator: put @headway.api.stream above"):
+
+        class Bare(CountingApi):
+            async def follow(self, _: Call, __: Request) -> AsyncGenerator[Reply, None]:  # type: ignore[override]  # a mistake
+                yield Reply()
+
+    class More(OddApi, service="test.counting.More"):
+        @method("Further", Odd, Odd)
+        async def further(self, _: Call, request: Odd) -> Odd:
+            return request
+
+    assert set(More.methods) == {f"/test.counting.More/{name}" for name in ("Read", "Deploy", "Further")}
+
+
+async def test_extension_cannot_take_a_method_of_the_engine() -> None:
+    class Taking(OddApi, service="headway.resource.v1.ResourceService"):
+        pass
+
+    with pytest.raises(DeclarationError, match="two services have the method /headway"):
+        async with headway.open_engine("memory:", app, extensions=[Extension(services=[lambda _, __: Taking()])]):
+            pass
+
+
+async def test_client_of_the_host_is_there_when_the_engine_serves() -> None:
+    def early(host: Host, _: object) -> OddApi:
+        with pytest.raises(Closed, match="the engine does not serve yet"):
+            _ = host.client
+        return OddApi()
+
+    async with headway.open_engine("memory:", app, extensions=[Extension(services=[early])]):
+        pass
 
 
 async def test_error_of_a_task_ends_the_engine() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from grpclib.const import Status
 from typing_extensions import override
 
-from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
+from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Limit, Policy, Rule, Token, new_token
 from headway.api import Call, stream
 from headway.base import CALLER
 from headway.errors import HeadwayError
@@ -259,3 +261,33 @@ async def test_token_that_ends_during_a_call_hides_no_write_and_truncates_no_lis
     else:
         with pytest.raises(HeadwayError, match=REFUSED):
             await answers(channel, method, pb.ListRequest(), text)
+
+
+async def test_guarded_calls_are_freed_without_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call holds its request. In a cycle, requests of strangers would stay beyond the budget for them."""
+    text, access = token_for(rule("read"))
+    limit = Limit(name="many", categories=["read"], per=[], per_second=1e6, burst=1_000_000)
+    access = Access(access.policies.values(), access.tokens, limits=[limit])
+    alive: weakref.WeakSet[Call] = weakref.WeakSet()
+    made = Call.__init__
+
+    def noted(self: Call, *given: Any) -> None:
+        made(self, *given)
+        alive.add(self)
+
+    monkeypatch.setattr(Call, "__init__", noted)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            await said(text, Authorizer(access), MemoryBackend(), "one")
+        assert len(alive) <= 1
+    finally:
+        gc.enable()
+
+
+def test_decision_is_neither_true_nor_false() -> None:
+    """`if not caller.may_read(id)` would let everyone in."""
+    for decision in Decision:
+        with pytest.raises(TypeError, match="compare it"):
+            bool(decision)

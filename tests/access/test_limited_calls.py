@@ -18,7 +18,7 @@ from trio.testing import MockClock
 import headway
 from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Limit, Policy, Rule, new_token
-from headway.api import Call, Reason
+from headway.api import Call, Handler, Reason
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, RateLimited
 from headway.events import AccessChanged, CallLimited, ignore
@@ -320,6 +320,19 @@ async def test_error_of_a_channel_says_that_nothing_was_done_and_for_which_reaso
     assert reason_of(raised.value) is Reason.LIMITED
 
 
+async def _ended(handler: Handler) -> tuple[type[Exception], int]:
+    """Return how a call without a valid request has ended, and how often its request was received."""
+    assert handler.admit is not None
+    received = 0
+    try:
+        async with handler.admit(call := Call()):
+            received += 1
+            await handler.func(call, pb.ReadRequest())
+    except (RateLimited, InvalidArgument) as error:
+        return type(error), received
+    raise AssertionError
+
+
 async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_it() -> None:
     """A flood of large requests costs the server no more than their headers."""
 
@@ -329,16 +342,9 @@ async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_
         service = partial(ResourceService, MemoryBackend(), app.registry)
         guarded = Guarded(service, authorizer, app.registry)
         read = guarded.__mapping__()[READ]
-        assert read.admit is not None
         for _ in range(2):
-            call = Call()
-            try:
-                await read.admit(call)
-            except RateLimited:
-                continue
-            with pytest.raises((RateLimited, InvalidArgument)):
-                await read.func(call, pb.ReadRequest())
-        assert (call.admitted is not None) is bool(received)
+            ended = await _ended(read)
+        assert ended == (RateLimited, received)
 
 
 async def test_refusal_passes_a_forwarder() -> None:

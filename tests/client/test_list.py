@@ -21,7 +21,7 @@ from headway.service import WATCH_LIST, Decision, ResourceService, WatchDecoder,
 from headway.storage import MemoryBackend, Put
 from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id, registry
 from tests.helpers.service_errors import failed
-from tests.helpers.wrapped_services import WrappedServices
+from tests.helpers.wrapped_services import WrappedServices, admitting
 
 COUNT = 1500
 
@@ -55,7 +55,7 @@ class Rights:
         async def note(_: Call) -> None:
             self.called.append(path.rpartition("/")[2])
 
-        return handler._replace(admit=note)
+        return handler._replace(admit=admitting(note))
 
 
 def puts(count: int) -> list[Put]:

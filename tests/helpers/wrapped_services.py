@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from headway.api import Call, Handler
@@ -40,6 +41,17 @@ def answering(around: Around) -> Wrap:
         return handler if handler.cardinality.server_streaming else handler._replace(func=answer)
 
     return wrap
+
+
+def admitting(function: Callable[[Call], Awaitable[None]]) -> Callable[[Call], AbstractAsyncContextManager[None]]:
+    """Return an `admit` that calls a function before the request is received."""
+
+    @asynccontextmanager
+    async def admit(call: Call) -> AsyncIterator[None]:
+        await function(call)
+        yield
+
+    return admit
 
 
 def unchanged(_: str, handler: Handler) -> Handler:

@@ -26,7 +26,7 @@ from headway.resource import PARTITION, Registry, ResourceType, Scope
 from headway.rpc import InProcessChannel, Services
 from headway.service import ResourceService, StoreService, TypesService
 from headway.storage import Backend, open_store
-from tests.helpers.wrapped_services import Wrap, WrappedServices
+from tests.helpers.wrapped_services import Wrap, WrappedServices, admitting
 
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients without TLS. By default httpx reads all certificates of the system for each client, which takes 20 ms."""
@@ -142,7 +142,7 @@ def _failing(error: HeadwayError) -> Wrap:
     async def fail(_: Call) -> None:
         raise error
 
-    return lambda _, handler: handler._replace(admit=fail)
+    return lambda _, handler: handler._replace(admit=admitting(fail))
 
 
 def allowing(**rules: Sequence[Rule]) -> tuple[Authorizer, dict[str, str], dict[str, Token]]:

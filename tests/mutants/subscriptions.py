@@ -123,7 +123,7 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a changed policy ends a subscription as any other stream",
         "access/_guard.py",
-        '= {"Subscribe": Conflict}',
+        '= {"/headway.subscribe.v1.SubscribeService/Subscribe": Conflict}',
         "= {}",
         _RIGHTS,
     ),

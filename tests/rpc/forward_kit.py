@@ -14,6 +14,7 @@ from headway import rpc
 from headway.api import Cardinality, Duplex, Handler
 from headway.protobuf import encode
 from headway.rpc import framed
+from tests.helpers.wrapped_services import admitting
 from tests.rpc.rpc_kit import Served, Text, served
 
 _METHODS = ("Left", "Odd", "Refuse", "Break", "Talk", "Halves", "Deaf", "ChangeMind")
@@ -47,7 +48,7 @@ class Odd:
             CHANGE_MIND: (self._change_mind, one),
         }
         handlers = {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
-        return {**handlers, DEAF: Handler(self._left, one, Text, Text, admit=self._deaf)}
+        return {**handlers, DEAF: Handler(self._left, one, Text, Text, admit=admitting(self._deaf))}
 
     async def _left(self, call: Any, _: Text) -> Text:
         """Return the seconds until the deadline, as far as this service knows it."""

@@ -22,7 +22,7 @@ from headway.service import POSITION, WATCH_LIST, ConsulService, ResourceService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.helpers.scripted_follower import never
-from tests.helpers.wrapped_services import WrappedServices
+from tests.helpers.wrapped_services import WrappedServices, admitting
 from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
 
 LAG_LIMIT = 0.3
@@ -36,7 +36,7 @@ class Freeze:
         self.opened = 0
 
     def __call__(self, path: str, handler: Handler) -> Handler:
-        return handler._replace(admit=self._open) if path == WATCH_LIST else handler
+        return handler._replace(admit=admitting(self._open)) if path == WATCH_LIST else handler
 
     async def _open(self, _: Call) -> None:
         self.opened += 1

@@ -19,6 +19,7 @@ from headway.errors import HeadwayError, OutcomeUnknown, TooLarge, Unavailable
 from headway.rpc import CHANNEL_LIMITS, Limits
 from headway.rpc.http2 import CountingH2
 from tests.helpers.counted_writes import CountedWrites
+from tests.helpers.wrapped_services import admitting
 from tests.rpc.rpc_kit import ECHO, META, THING, WAIT, Served, Text, app, served
 
 SMALL = Limits(message_size=1000)
@@ -41,7 +42,7 @@ class Passing:
             self._end()
             return reply
 
-        handler = handler._replace(admit=note)
+        handler = handler._replace(admit=admitting(note))
         return handler._replace(func=answer) if path.endswith("/Write") else handler
 
 
@@ -123,7 +124,7 @@ async def test_only_calls_that_failed_before_their_handler_count_as_not_begun(pa
         raise Unavailable("not now")
 
     def failing(asked: str, handler: Handler) -> Handler:
-        return handler._replace(func=fail) if asked == ECHO else handler._replace(admit=fail)
+        return handler._replace(func=fail) if asked == ECHO else handler._replace(admit=admitting(fail))
 
     async with served(wrap=failing) as it, rpc.open_channel(it.where) as channel:
         with pytest.raises(HeadwayError) as caught:

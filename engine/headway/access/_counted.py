@@ -69,6 +69,14 @@ def category_of(path: str) -> Category | None:
     return CATEGORIES_OF.get(service, {}).get(method, "read")
 
 
+def has_places(path: str) -> bool:
+    """Return True if the fields of a method's request say which places it is about.
+
+    A service of an extension has messages of its own, whose fields mean other things.
+    """
+    return path[1:].partition("/")[0] in CATEGORIES_OF
+
+
 def places_of(request: Any, registry: Registry) -> Sequence[tuple[str, str]]:
     """Return the partition and the namespace of each place that a request is about, at least one.
 

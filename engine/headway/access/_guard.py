@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ import trio
 
 from headway.access._audit import Audit, host_of
 from headway.access._authorizer import LEASE, TOPIC, Authorizer, Identity
-from headway.access._counted import category_of, places_of
+from headway.access._counted import category_of, has_places, places_of
 from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
@@ -34,15 +34,11 @@ from headway.service import AccessChecks, Decision, admit_announced, announced_i
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
-# These methods have an effect. Their reply is sent whatever has changed since, because only it reports the outcome.
-_DONE = (
-    *("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled", "Migrate"),
-    *("GenerateToken", "Establish", "ExchangeSecret", "Answer"),
-)
+_ACQUIRE = "/headway.lease.v1.LeaseService/Acquire"
 
 # The error of a method when the caller's rights have changed, if it is not Unavailable. Subscribers of Consul take its
 # status, ABORTED, to mean that they must reset their state and subscribe again.
-_CHANGED: dict[str, type[HeadwayError]] = {"Subscribe": Conflict}
+_CHANGED: dict[str, type[HeadwayError]] = {"/headway.subscribe.v1.SubscribeService/Subscribe": Conflict}
 
 CHANGED = "your permissions have changed: retry"
 """The message for a caller whose token is still valid, if the policies change during a call."""
@@ -211,6 +207,7 @@ class Guarded:
         authorizer: identifies the callers.
         registry: the types that the service serves.
         audit: reports failed authentications, denied calls and limited ones.
+        serves_strangers: False for a service that refuses every caller without a token.
     """
 
     def __init__(
@@ -219,7 +216,10 @@ class Guarded:
         authorizer: Authorizer,
         registry: Registry,
         audit: Audit | None = None,
+        *,
+        serves_strangers: bool = True,
     ) -> None:
+        self._serves_strangers = serves_strangers
         self._audit = audit or Audit(ignore)
         self._serve = serve
         self._authorizer = authorizer
@@ -231,75 +231,86 @@ class Guarded:
         return {path: self._guarded(path, each) for path, each in service.methods.items()}
 
     def _guarded(self, path: str, method: Method) -> Handler:
-        name = path.rpartition("/")[2]
+        streams = method.cardinality.server_streaming
 
-        async def admit(call: Call) -> None:
+        @asynccontextmanager
+        async def admit(call: Call) -> AsyncGenerator[None, None]:
             identity = await self._identified_at_first(path, call)
             account = host_of(call) if identity.token is None else identity.account
             CALLER.set(account)
-            caller = Caller(identity, name, self._registry)
-            admitted = call.admitted = _Admitted(identity, caller, account, self._limit(identity, path, call))
+            caller = Caller(identity, path.rpartition("/")[2], self._registry)
+            # Both refer to the call. Without the end of the block, its request would stay until a collection.
+            try:
+                admitted = call.admitted = _Admitted(identity, caller, account, self._limit(identity, path, call))
 
-            def announce(announced: Any) -> None:
-                # An invalid request must count, too, because it takes time to read. So does one that is refused anyway.
-                with self._explaining(path, call):
-                    admitted.count(announced)
-                    admit_announced(AccessChecks(caller, self._registry), announced)
+                def announce(announced: Any) -> None:
+                    # An invalid request counts, because it takes time to read. So does one that is refused anyway.
+                    with self._explaining(path, method, call):
+                        admitted.count(announced)
+                        admit_announced(AccessChecks(caller, self._registry), announced)
 
-            def before_decoding(cls: type[Any], body: bytes) -> None:
-                if (announced := announced_in(cls, body)) is not None:
-                    announce(announced)
+                def before_decoding(cls: type[Any], body: bytes) -> None:
+                    if (announced := announced_in(cls, body)) is not None:
+                        announce(announced)
 
-            if call.announced is None:
-                call.before_decoding = before_decoding
-            else:
-                announce(call.announced)
+                with self._explaining(path, method, call):
+                    if identity.token is None and not self._serves_strangers:
+                        raise PermissionDenied("permission denied: this service needs a token")
+                with self._ending(path, call) if streams and call.encodes else nullcontext():
+                    if call.announced is None:
+                        call.before_decoding = before_decoding
+                    else:
+                        announce(call.announced)
+                    yield
+            finally:
+                call.admitted = call.before_decoding = None
 
         def begin(call: Call, request: Any) -> Any:
+            return getattr(self._serve(call.admitted.caller), method.name)(call, request)
+
+        def counted(call: Call, request: Any) -> Any:
             admitted: _Admitted = call.admitted
             admitted.count(request)
             admitted.caller.name_prefix = getattr(request, "name_prefix", "")
-            return getattr(self._serve(admitted.caller), method.name)(call, request)
+            return begin(call, request)
 
         async def answer(call: Call, request: Any) -> Any:
-            with self._explaining(path, call):
-                reply = await begin(call, request)
-                if name not in _DONE:
-                    self._check(call, name)
+            with self._explaining(path, method, call):
+                reply = await counted(call, request)
+                if not method.effect:
+                    self._check(path, call)
                 return reply
 
         @stream
         async def send(call: Call, request: Any) -> AsyncGenerator[Any, None]:
-            with self._explaining(path, call):
-                opened = begin(call, request)
-                with self._ending(call, name):
-                    async with opened as items:
-                        async for item in items:
-                            self._check(call, name)
-                            yield item
+            with self._explaining(path, method, call):
+                async with counted(call, request) as items:
+                    async for item in items:
+                        self._check(path, call)
+                        yield item
 
-        async def exchange(call: Call, stream: Duplex) -> None:
-            with self._explaining(path, call), self._ending(call, name):
-                await begin(call, _Checked(stream, partial(self._check, call, name)))
+        async def exchange(call: Call, both: Duplex) -> None:
+            with self._explaining(path, method, call):
+                await begin(call, _Checked(both, partial(self._check, path, call), call.admitted.count))
 
-        function: Callable[[Any, Any], Any] = send if method.cardinality.server_streaming else answer
+        function: Callable[[Any, Any], Any] = send if streams else answer
         if method.cardinality.client_streaming:
             function = exchange
         return Handler(function, method.cardinality, method.request_type, method.reply_type, admit)
 
     @contextmanager
-    def _explaining(self, path: str, call: Call) -> Iterator[None]:
+    def _explaining(self, path: str, method: Method, call: Call) -> Iterator[None]:
         """Report a denied call, and say what its caller may lack."""
         try:
             yield
         except Unauthenticated:
             raise
         except PermissionDenied as error:
-            method, identity = path.rpartition("/")[2], call.admitted.identity
-            if (method == "Acquire" or method not in _DONE) and self._has_changed(call):
+            identity = call.admitted.identity
+            if (path == _ACQUIRE or not method.effect) and self._has_changed(call):
                 # The call began with the earlier rights, such as one that has waited for a lease. It has had no
                 # effect and may be repeated, also an Acquire. A write may not: it would count as unknown.
-                raise _CHANGED.get(method, Unavailable)(CHANGED) from None
+                raise _CHANGED.get(path, Unavailable)(CHANGED) from None
             self._audit.denied(identity, path, call)
             unsent = NO_TOKEN_SENT if identity.token is None else None
             added = [each for each in (identity.missing(), unsent) if each is not None]
@@ -325,7 +336,7 @@ class Guarded:
                 raise RateLimited(exceeded.message(), exceeded.seconds)
 
         def count(request: Any) -> None:
-            places = places_of(request, self._registry)
+            places = places_of(request, self._registry) if has_places(path) else (("", ""),)
             located = [call._replace(partition=partition, namespace=namespace) for partition, namespace in places]
             refuse(limiter.spend(located, trio.current_time()))
 
@@ -350,11 +361,11 @@ class Guarded:
         except Exception as error:
             raise authorizer_failed(error) from error
 
-    def _check(self, call: Call, method: str) -> None:
+    def _check(self, path: str, call: Call) -> None:
         """Raise Unauthenticated, or an error that says to retry, if the caller's identity has ended."""
         if not call.admitted.identity.is_current():
             self._identify_again(call)
-            raise _CHANGED.get(method, Unavailable)(CHANGED)
+            raise _CHANGED.get(path, Unavailable)(CHANGED)
 
     def _has_changed(self, call: Call) -> bool:
         """Return True if the caller's token is still valid, but has other policies than at the start of the call."""
@@ -380,17 +391,16 @@ class Guarded:
                 del streams[caller]
 
     @contextmanager
-    def _ending(self, call: Call, method: str) -> Iterator[None]:
-        """Count a stream that may be quiet for long, and end it when its caller's identity ends."""
-        if not call.encodes:
-            # Within the process, only its reader pays for it, and it is checked before each item.
-            yield
-            return
+    def _ending(self, path: str, call: Call) -> Iterator[None]:
+        """Count a stream that may be quiet for long, and end it when its caller's identity ends.
+
+        Within the process only its reader pays for it, and it is checked before each item.
+        """
         admitted: _Admitted = call.admitted
 
         def ended() -> None:
             try:
-                self._check(call, method)
+                self._check(path, call)
             except HeadwayError as error:
                 call.end_after(call.apart, error)
 
@@ -405,17 +415,20 @@ class Guarded:
 
 
 class _Checked(NamedTuple):
-    """A stream in both directions that sends nothing to a caller whose identity has ended."""
+    """A stream in both directions that is counted by its first message, and stops when its caller's identity ends."""
 
-    stream: Duplex
+    both: Duplex
     check: Callable[[], None]
+    counting: Callable[[Any], None]
 
     async def recv_message(self) -> Any:
-        return await self.stream.recv_message()
+        message = await self.both.recv_message()
+        self.counting(message)
+        return message
 
     async def send_message(self, message: Any) -> None:
         self.check()
-        await self.stream.send_message(message)
+        await self.both.send_message(message)
 
 
 class _Admitted:

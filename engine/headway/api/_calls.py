@@ -137,7 +137,7 @@ def answered(error: Exception) -> HeadwayError | None:
     else:
         details = error.details if isinstance(error, DetailedPrecondition) else ()
         found = answer_of(row.code, row.reason, message, details)
-    return of_call(found, FailedCall(row.code, message))
+    return of_call(found, FailedCall(row.code, message, isinstance(error, RateLimited)))
 
 
 def described(error: HeadwayError) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import wraps
+from inspect import isasyncgenfunction
 from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 from headway.api._call import Call
 from headway.api._channel import Channel
+from headway.errors import DeclarationError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -49,7 +51,6 @@ class Cardinality(enum.Enum):
 
     UNARY_UNARY = (False, False)
     UNARY_STREAM = (False, True)
-    STREAM_UNARY = (True, False)
     STREAM_STREAM = (True, True)
 
     @property
@@ -72,32 +73,47 @@ class Handler(NamedTuple):
         cardinality: how many messages go each way.
         request_type: the type of its requests.
         reply_type: the type of its replies.
-        admit: checks the caller before the request is received. It may refuse the call.
+        admit: a block around the receipt of the request and its answer, which may refuse the call at its beginning;
+            None without one.
     """
 
     func: Callable[[Any, Any], Any]
     cardinality: Cardinality
     request_type: type[Any]
     reply_type: type[Any]
-    admit: Callable[[Any], Awaitable[None]] | None = None
+    admit: Callable[[Any], AbstractAsyncContextManager[None]] | None = None
 
 
 class Method(NamedTuple):
-    """A method in the schema, and the name of the Python method that serves it."""
+    """A method in the schema.
+
+    Attributes:
+        name: the name of the Python method that serves it.
+        effect: True if its reply alone says what has happened, so that it is sent whatever has changed since.
+    """
 
     name: str
     cardinality: Cardinality
     request_type: type[Any]
     reply_type: type[Any]
+    effect: bool = False
 
 
 def method(
-    name: str, request: type[Any], reply: type[Any], cardinality: Cardinality = Cardinality.UNARY_UNARY
+    name: str,
+    request: type[Any],
+    reply: type[Any],
+    cardinality: Cardinality = Cardinality.UNARY_UNARY,
+    *,
+    effect: bool = False,
 ) -> Callable[[F], F]:
-    """Declare a method of an `Api` by its name in the schema, and its messages there."""
+    """Declare a method of an `Api` by its name in the schema, and its messages there.
+
+    ``effect`` is True for one that changes something: its caller gets the reply even without the right to it by now.
+    """
 
     def declare(function: F) -> F:
-        setattr(function, _DECLARED, (name, Method(function.__name__, cardinality, request, reply)))
+        setattr(function, _DECLARED, (name, Method(function.__name__, cardinality, request, reply, effect)))
         return function
 
     return declare
@@ -120,13 +136,20 @@ class Api(Protocol):
 
     def __init_subclass__(cls, service: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
+        own = [declared for each in vars(cls).values() if (declared := getattr(each, _DECLARED, None)) is not None]
         if service is not None:
-            named = {path.rpartition("/")[2]: each for path, each in cls.methods.items()}
-            for name in () if named else dir(cls):
-                declared = None if name.startswith("_") else getattr(getattr(cls, name), _DECLARED, None)
-                if declared is not None:
-                    named[declared[0]] = declared[1]
+            named = {path.rpartition("/")[2]: each for path, each in cls.methods.items()} | dict(own)
             cls.methods = {f"/{service}/{name}": each for name, each in named.items()}
+        elif own:
+            raise DeclarationError(
+                f"{cls.__name__} declares methods and names no service: write class {cls.__name__}(..., "
+                f"service='example.{cls.__name__}')"
+            )
+        for each in cls.methods.values():
+            if each.cardinality is Cardinality.UNARY_STREAM and isasyncgenfunction(vars(cls).get(each.name)):
+                raise DeclarationError(
+                    f"{cls.__name__}.{each.name} is a bare async generator: put @headway.api.stream above it"
+                )
 
     @classmethod
     def over(cls, channel: Channel) -> Self:

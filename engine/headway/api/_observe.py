@@ -32,7 +32,7 @@ class ObserveApi(Api, Protocol, service="headway.observe.v1.ObserveService"):
         """Send questions to a process until its stream ends."""
         ...
 
-    @method("Answer", pb.AnswerRequest, pb.AnswerResponse)
+    @method("Answer", pb.AnswerRequest, pb.AnswerResponse, effect=True)
     async def answer(self, call: Call, request: pb.AnswerRequest, /) -> pb.AnswerResponse:
         """Accept the answer to a question."""
         ...

@@ -24,17 +24,17 @@ class ResourceApi(Api, Protocol, service="headway.resource.v1.ResourceService"):
         """Return one resource by its id."""
         ...
 
-    @method("Write", pb.WriteRequest, pb.WriteResponse)
+    @method("Write", pb.WriteRequest, pb.WriteResponse, effect=True)
     async def write(self, call: Call, request: pb.WriteRequest, /) -> pb.WriteResponse:
         """Store a resource, and return it as stored."""
         ...
 
-    @method("WriteStatus", pb.WriteStatusRequest, pb.WriteStatusResponse)
+    @method("WriteStatus", pb.WriteStatusRequest, pb.WriteStatusResponse, effect=True)
     async def write_status(self, call: Call, request: pb.WriteStatusRequest, /) -> pb.WriteStatusResponse:
         """Store one status of a resource, and return the resource as stored."""
         ...
 
-    @method("Delete", pb.DeleteRequest, pb.DeleteResponse)
+    @method("Delete", pb.DeleteRequest, pb.DeleteResponse, effect=True)
     async def delete(self, call: Call, request: pb.DeleteRequest, /) -> pb.DeleteResponse:
         """Delete a resource, or mark it for deletion."""
         ...
@@ -66,17 +66,17 @@ class ResourceApi(Api, Protocol, service="headway.resource.v1.ResourceService"):
 class LeaseApi(Api, Protocol, service="headway.lease.v1.LeaseService"):
     """The leases of controllers, and their fences and checkpoints."""
 
-    @method("Acquire", lease_pb.AcquireRequest, lease_pb.AcquireResponse)
+    @method("Acquire", lease_pb.AcquireRequest, lease_pb.AcquireResponse, effect=True)
     async def acquire(self, call: Call, request: lease_pb.AcquireRequest, /) -> lease_pb.AcquireResponse:
         """Acquire a lease, or wait for it, or tell who holds it."""
         ...
 
-    @method("KeepAlive", lease_pb.KeepAliveRequest, lease_pb.KeepAliveResponse)
+    @method("KeepAlive", lease_pb.KeepAliveRequest, lease_pb.KeepAliveResponse, effect=True)
     async def keep_alive(self, call: Call, request: lease_pb.KeepAliveRequest, /) -> lease_pb.KeepAliveResponse:
         """Renew a lease for a whole ttl from now."""
         ...
 
-    @method("Release", lease_pb.ReleaseRequest, lease_pb.ReleaseResponse)
+    @method("Release", lease_pb.ReleaseRequest, lease_pb.ReleaseResponse, effect=True)
     async def release(self, call: Call, request: lease_pb.ReleaseRequest, /) -> lease_pb.ReleaseResponse:
         """End a term early."""
         ...
@@ -86,12 +86,12 @@ class LeaseApi(Api, Protocol, service="headway.lease.v1.LeaseService"):
         """Return the leases that are held."""
         ...
 
-    @method("Raise", lease_pb.RaiseRequest, lease_pb.RaiseResponse)
+    @method("Raise", lease_pb.RaiseRequest, lease_pb.RaiseResponse, effect=True)
     async def raise_fence(self, call: Call, request: lease_pb.RaiseRequest, /) -> lease_pb.RaiseResponse:
         """Commit a raised fence."""
         ...
 
-    @method("RecordSettled", lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse)
+    @method("RecordSettled", lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse, effect=True)
     async def record_checkpoint(
         self, call: Call, request: lease_pb.RecordSettledRequest, /
     ) -> lease_pb.RecordSettledResponse:
@@ -130,7 +130,7 @@ class QuotaApi(Api, Protocol, service="headway.quota.v1.QuotaService"):
 class MigrationApi(Api, Protocol, service="headway.migration.v1.MigrationService"):
     """The migration of stored resources to their storage versions."""
 
-    @method("Migrate", migration_pb.MigrateRequest, migration_pb.MigrateResponse)
+    @method("Migrate", migration_pb.MigrateRequest, migration_pb.MigrateResponse, effect=True)
     async def migrate(self, call: Call, request: migration_pb.MigrateRequest, /) -> migration_pb.MigrateResponse:
         """Rewrite a page of resources."""
         ...
@@ -148,19 +148,19 @@ class SubscribeApi(Api, Protocol, service="headway.subscribe.v1.SubscribeService
 class PeeringApi(Api, Protocol, service="headway.peering.v1.PeeringService"):
     """The peerings of an engine."""
 
-    @method("GenerateToken", peering_pb.GenerateTokenRequest, peering_pb.GenerateTokenResponse)
+    @method("GenerateToken", peering_pb.GenerateTokenRequest, peering_pb.GenerateTokenResponse, effect=True)
     async def generate_token(
         self, call: Call, request: peering_pb.GenerateTokenRequest, /
     ) -> peering_pb.GenerateTokenResponse:
         """Create or update an accepting peering, and return a token for its dialer."""
         ...
 
-    @method("Establish", peering_pb.EstablishRequest, peering_pb.EstablishResponse)
+    @method("Establish", peering_pb.EstablishRequest, peering_pb.EstablishResponse, effect=True)
     async def establish(self, call: Call, request: peering_pb.EstablishRequest, /) -> peering_pb.EstablishResponse:
         """Create or update a dialing peering from a token."""
         ...
 
-    @method("ExchangeSecret", peering_pb.ExchangeSecretRequest, peering_pb.ExchangeSecretResponse)
+    @method("ExchangeSecret", peering_pb.ExchangeSecretRequest, peering_pb.ExchangeSecretResponse, effect=True)
     async def exchange_secret(
         self, call: Call, request: peering_pb.ExchangeSecretRequest, /
     ) -> peering_pb.ExchangeSecretResponse:

@@ -108,6 +108,8 @@ class WatchStream(AsyncBlock, Generic[T]):
         # True while a task waits for an item. `_elsewhere` is the scope of a task that has not opened the block.
         self._reading = False
         self._elsewhere: trio.CancelScope | None = None
+        # Set when that task waits no longer.
+        self._left = trio.Event()
         self._ready: deque[Event[T]] = deque()
         # None once something has arrived: a limit can refuse a watch only before that.
         self._waits: LimitedWaits | None = None
@@ -134,6 +136,8 @@ class WatchStream(AsyncBlock, Generic[T]):
         self._ready.clear()
         if self._elsewhere is not None:
             self._elsewhere.cancel()
+            with trio.CancelScope(shield=True):
+                await self._left.wait()
         if self._opened is not None:
             await self._opened.__aexit__(kind, error, traceback)
 
@@ -158,8 +162,13 @@ class WatchStream(AsyncBlock, Generic[T]):
                 await self._fill()
             else:
                 # The block may end while this task waits. The task that has opened it cannot do both.
-                with trio.CancelScope() as self._elsewhere:
-                    await self._fill()
+                self._left = trio.Event()
+                try:
+                    with trio.CancelScope() as self._elsewhere:
+                        await self._fill()
+                finally:
+                    self._elsewhere = None
+                    self._left.set()
                 self._check_open()
         except FAILED as error:
             raise client_error(error) from error

@@ -11,7 +11,7 @@ from headway.api import Api, Wrapper
 from headway.base import repr_text
 from headway.client import Client
 from headway.controller import App
-from headway.errors import DeclarationError
+from headway.errors import Closed, DeclarationError
 from headway.events import Report
 from headway.resource import Registry
 from headway.storage import Backend
@@ -25,13 +25,20 @@ class Host:
         backend: the store.
         registry: the types of all apps.
         report: receives events.
-        client: reads and writes resources with every right. Services have it once the engine serves.
+        serving: the client of the engine; None before it serves.
     """
 
     backend: Backend
     registry: Registry
     report: Report
-    client: Client = field(init=False)
+    serving: Client | None = field(default=None, repr=False)
+
+    @property
+    def client(self) -> Client:
+        """A client that reads and writes resources with every right, once the engine serves."""
+        if self.serving is None:
+            raise Closed("host.client: the engine does not serve yet: use the client when the service is called")
+        return self.serving
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +48,11 @@ class Extension:
     Attributes:
         apps: its types and controllers. The engine runs them beside those of the program.
         services: its services, as functions that make one for a caller. Over the network, that is the caller's rights,
-            which the service must check; within the process, or without access control, it is None.
+            which the service must check; within the process, or without access control, it is None. With access
+            control, callers without a token are refused.
         wraps: functions that put a `headway.api.Wrapper` around a service. The engine calls them for each service, its
-            own ones too. The first is the innermost.
+            own ones too. The first is the innermost. They stand around the guard: a wrapper sees a call once its
+            caller is admitted, before the rights are checked. It must not give a reply to another caller.
         tasks: async functions that run until the engine ends. An error of theirs ends the engine.
     """
 

@@ -133,7 +133,7 @@ class EngineServices:
         channel = InProcessChannel(self._own, report=failed, lasting_leases=lasting_leases)
         privileged = InProcessChannel(self._privileged, report=failed, lasting_leases=lasting_leases)
         self.peerings.client, self.peerings.channel = Client(privileged, self._registry), privileged
-        self.host.client = Client(channel, self._registry)
+        self.host.serving = Client(channel, self._registry)
         try:
             yield channel, privileged
         finally:
@@ -154,8 +154,9 @@ class EngineServices:
             # A caller without any right to a type or topic must not learn its schema.
             return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic, replies=replies)
 
-        everything: list[Callable[[Caller], Any]] = [*self._shared, *self._added, self._migration, types]
-        guarded = (Guarded(service, access, registry, audit) for service in everything)
+        everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
+        guarded = [Guarded(service, access, registry, audit) for service in everything]
+        guarded += [Guarded(service, access, registry, audit, serves_strangers=False) for service in self._added]
         # A stream brings the secret of its peering instead of a token.
         return self._services(*guarded, self._peer_streams)
 

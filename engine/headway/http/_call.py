@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import trio
 from typing_extensions import override
 
-from headway.api import Call, DeadlineExceeded, MethodNotFound, ProgramFailed
+from headway.api import Call, DeadlineExceeded, Handler, MethodNotFound, ProgramFailed
 from headway.errors import HeadwayError, Unavailable
 from headway.http._bounds import UNREAD, HeldReply
 from headway.protobuf import decode
@@ -92,21 +93,23 @@ class ServedCall(Call):
             raise MethodNotFound(f"Method not found: {path}")
         try:
             with self._scope:
-                if handler.admit is not None:
-                    await handler.admit(self)
-                request = await self._received()
-                if handler.cardinality.server_streaming:
-                    async with handler.func(self, request) as items:
-                        async for item in items:
-                            await sent(item)
-                else:
-                    await sent(await handler.func(self, request))
+                async with nullcontext() if handler.admit is None else handler.admit(self):
+                    await self._answer(handler, sent)
         except ProgramFailed as error:
             failed(path, error.cause)
             raise
         if self._scope.cancelled_caught:
             assert self._error is not None
             raise self._error
+
+    async def _answer(self, handler: Handler, sent: Sent) -> None:
+        request = await self._received()
+        if handler.cardinality.server_streaming:
+            async with handler.func(self, request) as items:
+                async for item in items:
+                    await sent(item)
+        else:
+            await sent(await handler.func(self, request))
 
     async def _received(self) -> Any:
         # The time for the request to arrive doesn't count as the service's.

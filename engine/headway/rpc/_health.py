@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
@@ -10,7 +11,7 @@ import trio
 from headway.api import Cardinality, Handler, stream
 from headway.errors import NotFound
 from headway.protobuf import field, message
-from headway.rpc._limits import OpenStreams, bound_call
+from headway.rpc._limits import OpenStreams, bound_call, bound_request
 
 UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = 0, 1, 2, 3
 
@@ -82,13 +83,16 @@ class Health:
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers of the two methods."""
-        check, watch = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
-        return {
-            f"/grpc.health.v1.Health/{name}": Handler(
-                function, kind, HealthCheckRequest, HealthCheckResponse, bound_call
-            )
-            for name, function, kind in (("Check", self._check, check), ("Watch", self._watch, watch))
-        }
+        messages = HealthCheckRequest, HealthCheckResponse
+        check = Handler(self._check, Cardinality.UNARY_UNARY, *messages, bound_call)
+        watch = Handler(self._watch, Cardinality.UNARY_STREAM, *messages, self._counted)
+        return {"/grpc.health.v1.Health/Check": check, "/grpc.health.v1.Health/Watch": watch}
+
+    @asynccontextmanager
+    async def _counted(self, call: Any) -> AsyncIterator[None]:
+        with self._streams.one(call):
+            bound_request(call)
+            yield
 
     async def _check(self, _call: Any, request: HealthCheckRequest) -> HealthCheckResponse:
         status = self._statuses.get(request.service)
@@ -97,23 +101,22 @@ class Health:
         return HealthCheckResponse(status=status)
 
     @stream
-    async def _watch(self, call: Any, request: HealthCheckRequest) -> AsyncGenerator[HealthCheckResponse, None]:
-        with self._streams.one(call):
-            watch, sent = object(), None
-            self._watches.add(watch)
-            try:
-                while True:
-                    changed = self._changed
-                    status = self._statuses.get(request.service, SERVICE_UNKNOWN)
-                    if status != sent:
-                        yield HealthCheckResponse(status=status)
-                        sent = status
-                    if changed is self._changed:
-                        self._caught_up(watch)
-                        await changed.wait()
-            finally:
-                self._watches.discard(watch)
-                self._caught_up(watch)
+    async def _watch(self, _call: Any, request: HealthCheckRequest) -> AsyncGenerator[HealthCheckResponse, None]:
+        watch, sent = object(), None
+        self._watches.add(watch)
+        try:
+            while True:
+                changed = self._changed
+                status = self._statuses.get(request.service, SERVICE_UNKNOWN)
+                if status != sent:
+                    yield HealthCheckResponse(status=status)
+                    sent = status
+                if changed is self._changed:
+                    self._caught_up(watch)
+                    await changed.wait()
+        finally:
+            self._watches.discard(watch)
+            self._caught_up(watch)
 
     def _caught_up(self, watch: object) -> None:
         self._behind.discard(watch)

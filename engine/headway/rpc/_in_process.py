@@ -8,11 +8,11 @@ cancels the service at its current await.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any, TypeVar
 
-from trio.lowlevel import checkpoint_if_cancelled, current_trio_token, in_trio_task
+from trio.lowlevel import current_trio_token, in_trio_task
 
 from headway.api import (
     Call,
@@ -73,7 +73,7 @@ class InProcessChannel(Channel):
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a server stream. The service begins when the first item is requested."""
+        """Open a server stream. Its first item is made when it is requested."""
         return _Reader(self, path, request, Call(metadata))
 
     async def _answer(
@@ -81,11 +81,13 @@ class InProcessChannel(Channel):
     ) -> Reply:
         handler = self._found(path, handler)
         try:
-            if handler.admit is not None:
+            if handler.admit is None:
+                reply = await handler.func(call, request)
+            else:
                 # A caller may use one `Call` for all requests, and a guard notes in it whom it has admitted.
                 call = Call(call.metadata)
-                await handler.admit(call)
-            reply = await handler.func(call, request)
+                async with handler.admit(call):
+                    reply = await handler.func(call, request)
             if not isinstance(reply, reply_type):
                 raise TypeError(f"{path} returned {reply!r}, not a {reply_type.__name__}")
         except Exception as error:
@@ -114,37 +116,34 @@ class InProcessChannel(Channel):
 class _Reader:
     """The reader's side of a stream: an async context manager and its own iterator."""
 
-    __slots__ = ("_call", "_channel", "_closed", "_items", "_opened", "_path", "_request", "_step")
+    __slots__ = ("_blocks", "_call", "_channel", "_items", "_path", "_request")
 
     def __init__(self, channel: InProcessChannel, path: str, request: object, call: Call) -> None:
         self._channel, self._path, self._request, self._call = channel, path, request, call
-        self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
+        self._blocks = AsyncExitStack()
         self._items: AsyncIterator[Any] | None = None
-        # The step of a reader that waits for the next item.
-        self._step: Any = None
-        self._closed = False
 
     async def __aenter__(self) -> _Reader:
         channel, path = self._channel, self._path
         handler = channel._found(path, channel._handlers.get(path))
         try:
-            if handler.admit is not None:
-                await handler.admit(self._call)
-            self._opened = handler.func(self._call, self._request)
-            self._items = await self._opened.__aenter__()
+            async with AsyncExitStack() as opening:
+                if handler.admit is not None:
+                    await opening.enter_async_context(handler.admit(self._call))
+                self._items = await opening.enter_async_context(handler.func(self._call, self._request))
+                self._blocks = opening.pop_all()
         except Exception as error:
             raise channel._seen(path, error) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._closed = True
-        if self._opened is not None:
-            if getattr(self._items, "ag_running", False):
-                # Another task waits for the next item. It finds the stream closed when it goes on.
-                with suppress(GeneratorExit, StopAsyncIteration):
-                    self._step.throw(GeneratorExit())
-            # The error of the block is the reader's own.
-            await self._opened.__aexit__(None, None, None)
+        if getattr(self._items, "ag_running", False):
+            raise RuntimeError("another task waits for the next item of this stream: cancel it first")
+        # The error of the block is the reader's own.
+        try:
+            await self._blocks.aclose()
+        except Exception as error:
+            raise self._channel._seen(self._path, error) from error
 
     def __aiter__(self) -> _Reader:
         return self
@@ -153,13 +152,8 @@ class _Reader:
         if self._items is None:
             raise StopAsyncIteration
         try:
-            self._step = step = self._items.__anext__()
-            return await step
+            return await self._items.__anext__()
         except StopAsyncIteration:
             raise
         except Exception as error:
-            if self._closed:
-                # The step was ended by another task. A cancellation of this one stays a cancellation.
-                await checkpoint_if_cancelled()
-                raise StopAsyncIteration from None
             raise self._channel._seen(self._path, error) from error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
@@ -267,9 +267,11 @@ def bound_request(stream: Any) -> None:
         stream.limit_message(REQUEST_SIZE)
 
 
-async def bound_call(call: Any) -> None:
+@asynccontextmanager
+async def bound_call(call: Any) -> AsyncIterator[None]:
     """Reject requests over REQUEST_SIZE before they are read, as `Handler.admit`."""
     bound_request(call)
+    yield
 
 
 def _refused(bound: int, where: str) -> Exhausted:

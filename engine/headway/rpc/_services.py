@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from headway.api import Cardinality, Handler
+from headway.errors import DeclarationError
 from headway.protobuf import check_field_count, decode, encode
 from headway.rpc._wire import Codec, StreamEncoder
 
@@ -46,7 +47,7 @@ class Services:
         services: objects whose ``__mapping__`` returns handlers by path, such as an `Api`. These run on Trio.
         encoders: by path, the encoders of methods whose handlers send something other than messages.
         codec: decodes requests and encodes messages. By default they are protobuf messages.
-        otherwise: answers calls over the network to every other method, as ``await otherwise(call, call)``.
+        otherwise: answers calls over the network to every other method, as ``await otherwise(call, messages)``.
     """
 
     def __init__(
@@ -65,7 +66,10 @@ class Services:
 
     def add(self, service: Any) -> None:
         """Add a service."""
-        self.handlers.update(service.__mapping__())
+        handlers = service.__mapping__()
+        if taken := sorted(self.handlers.keys() & handlers):
+            raise DeclarationError(f"two services have the method {taken[0]}: name one of them otherwise")
+        self.handlers.update(handlers)
 
     def handler(self, path: str) -> Handler | None:
         """Return the handler of a method, or None if the method is not found."""

@@ -45,6 +45,9 @@ class Decision(enum.Enum):
     NEEDS_RESOURCE = enum.auto()
     """The answer depends on the content of the resource. The service asks again with the resource."""
 
+    def __bool__(self) -> bool:
+        raise TypeError("a Decision is neither true nor false: compare it, as in `is Decision.ALLOWED`")
+
 
 class Permissions(Protocol):
     """The permissions of the caller of the current request. An implementation is made for one caller.

@@ -227,8 +227,14 @@ class Calls(AbstractHandler):
 
 
 async def _serve(handler: Handler, stream: ServerStream) -> None:
-    if handler.admit is not None:
-        await handler.admit(stream)
+    if handler.admit is None:
+        await _answer(handler, stream)
+    else:
+        async with handler.admit(stream):
+            await _answer(handler, stream)
+
+
+async def _answer(handler: Handler, stream: ServerStream) -> None:
     if handler.cardinality.client_streaming:
         both = _Both(stream)
         try:
