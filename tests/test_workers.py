@@ -196,9 +196,8 @@ def test_invalid_placement_is_refused(placement: Any) -> None:
     """The error of the declaration shows the valid forms."""
     app = headway.App("staff")
     job = app.type("staff", "v1", "Job", Job)
-    with pytest.raises(
-        headway.errors.DeclarationError, match=r'"singleton", "every_process" or headway.sharded\(shards=16\)'
-    ):
+    right = r"'singleton' or 'every_process' or a Sharded, such as headway\.sharded\(shards=16\), not "
+    with pytest.raises(headway.errors.DeclarationError, match=right):
 
         @app.controller(manages=job, placement=placement)
         async def never(_: headway.Runtime, __: headway.Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -143,18 +144,18 @@ def test_path_prefix_matches_whole_parts() -> None:
     ("type", "name", "function", "says"),
     [
         (TEAM, "", colour, "needs a name, not ''"),
-        (TEAM, 3, colour, "needs a name, not 3"),
+        (TEAM, 3, colour, "name must be a string, not 3"),
         (TEAM, "colour", "colour", "must be a function, not 'colour'"),
-        ("Team", "colour", colour, "needs a type, not 'Team'"),
-        ("colour", colour, colour, "needs a type, not 'colour'"),
+        ("Team", "colour", colour, "type must be a type from app.type(...), not 'Team'"),
+        ("colour", colour, colour, "type must be a type from app.type(...), not 'colour'"),
     ],
 )
 @pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
 def test_invalid_index_declaration_is_refused(declare: Any, type: Any, name: Any, function: Any, says: str) -> None:
     """The error comes at the declaration, not at the first use, and shows a valid form."""
-    with pytest.raises(DeclarationError, match=says) as caught:
+    with pytest.raises(DeclarationError, match=re.escape(says)) as caught:
         declare(type, name, function)
-    assert "headway.indexes.by(ACCOUNT, 'team'" in str(caught.value)
+    assert "headway.indexes.by" in str(caught.value)
 
 
 # --- updates -----------------------------------------------------------------

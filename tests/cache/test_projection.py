@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -226,25 +227,25 @@ async def test_projection_that_returns_a_wrong_type_is_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("Team", Size, size_of), "needs a type, not 'Team'"),
-        ((SIZE, Size, size_of), "needs a type, not <Projection"),
+        (("Team", Size, size_of), "of must be a resource type from app.type(...), not 'Team'"),
+        ((SIZE, Size, size_of), "of must be a resource type from app.type(...), not <Projection"),
         ((TEAM, "Size", size_of), "needs a message class, not 'Size'"),
         ((TEAM, Size, "size_of"), "must be a function, not 'size_of'"),
-        ((TEAM, Size, size_of, "colour"), "metadata='colour' must be a list of keys"),
-        ((TEAM, Size, size_of, 7), "metadata=7 must be a list of keys"),
-        ((TEAM, Size, size_of, [], [7]), r"status=\[7\] must be a list of keys"),
+        ((TEAM, Size, size_of, "colour"), "metadata must be a list of strings, such as ['team'], not 'colour'"),
+        ((TEAM, Size, size_of, 7), "metadata must be a list of strings, such as ['team'], not 7"),
+        ((TEAM, Size, size_of, [], [7]), "status[0] must be a string, as in ['accounts'], not 7"),
     ],
 )
 def test_invalid_projection_declaration_is_refused(arguments: Any, says: str) -> None:
     """The error shows a valid form."""
     of, payload, function, *keys = arguments
     named = dict(zip(("metadata", "status"), keys, strict=False))
-    with pytest.raises(DeclarationError, match=says) as caught:
+    with pytest.raises(DeclarationError, match=re.escape(says)) as caught:
         projection(of, payload, function, **named)
     assert "headway.projection(REPORT, ReportName" in str(caught.value)
 
 
-REFUSED = "expect(ed|s) a .*[Rr]esource.*(<Projected Team ada as Size, read-only>|<Projection staff)"
+REFUSED = "(expect(ed|s)|must be) a .*[Rr]esource.*(<Projected Team ada as Size, read-only>|<Projection staff)"
 CALLS: dict[str, Callable[[Client, Any], Any]] = {
     "write": lambda client, size: client.write(size),
     "apply": lambda client, size: client.apply(size),

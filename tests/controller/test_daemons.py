@@ -299,12 +299,18 @@ async def fine(_: headway.Runtime, __: headway.Resource[Team]) -> None:
 MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
     ("the daemon must take a runtime and a resource", lambda staff: staff.app.daemon(staff.team)(lonely)),  # type: ignore[arg-type]
     ("the timer must take a runtime and a resource", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
-    ("every must be a number of seconds above 0, not 0", lambda staff: staff.app.timer(staff.team, every=0)(fine)),
-    ("every=inf must be finite", lambda staff: staff.app.timer(staff.team, every=math.inf)(fine)),
+    (
+        "every must be a finite number of seconds above 0, not 0",
+        lambda staff: staff.app.timer(staff.team, every=0)(fine),
+    ),
+    (
+        "every must be a finite number of seconds above 0, not inf",
+        lambda staff: staff.app.timer(staff.team, every=math.inf)(fine),
+    ),
     ("finalizer must be True or False", lambda staff: staff.app.daemon(staff.team, finalizer="yes")(fine)),  # type: ignore[arg-type]
     ("jitter must be a number", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
     (
-        "a daemon needs a type, as app.type(...) returned it, not 'Team'",
+        "app.daemon(): type must be a type from app.type(...), such as TEAM, not 'Team'",
         lambda staff: staff.app.daemon("Team")(fine),  # type: ignore[arg-type]
     ),
     ("backoff must be", lambda staff: staff.app.daemon(staff.team, backoff=5)(fine)),  # type: ignore[arg-type]

@@ -78,13 +78,13 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("manages: test.v1.Stranger is not a type of app 'misused'", {"manages": STRANGER}),
     ("watches: test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
     (
-        "watches must be a list of headway.watch(TYPE, mapper), but contains <ResourceType test.v1.Other>",
+        "watches[0] must be a Watch, as in [headway.watch(ACCOUNT, headway.mappers.owner())], not <ResourceType",
         {"watches": [OTHER]},
     ),
     ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": {OTHER: headway.mappers.owner()}}),
-    ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
-    ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
-    ("indexes: 'name' is not an index: use what headway.indexes.by(", {"indexes": ["name"]}),
+    ("indexes must be a list, such as [BY_TEAM], with BY_TEAM = headway.indexes.by(", {"indexes": {THING: [INDEX]}}),
+    ("lambda account: ...), not <Index", {"indexes": INDEX}),
+    ("indexes[0] must be an index from headway.indexes.by(...), as in [BY_TEAM], with", {"indexes": ["name"]}),
     ("indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name", {"indexes": [INDEX, INDEX]}),
     (
         "indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name",
@@ -93,8 +93,14 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("is neither managed nor watched", {"indexes": [ELSEWHERE]}),
     ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
     ("whose name is reserved for the engine", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
-    ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
-    ("queries: 'named' is not a query: use functions decorated", {"queries": ["named"]}),
+    (
+        "queries must be a list, such as [members_of], with @headway.query(...) above members_of, not <Query named>",
+        {"queries": named},
+    ),
+    (
+        "queries[0] must be a Query, as in [members_of], with @headway.query(...) above members_of, not 'named'",
+        {"queries": ["named"]},
+    ),
     ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
     ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
     ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
@@ -132,10 +138,10 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
             ]
         },
     ),
-    ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
-    ("writes must be a list of types", {"writes": {OTHER: None}}),
-    ("writes: 'Other' is not a type", {"writes": ["Other"]}),
-    ("writes: <Projection test.v1.Thing as Thing> is not a type", {"writes": [PART]}),
+    ("reads must be a list, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
+    ("writes must be a list, such as [ACCOUNT], not {", {"writes": {OTHER: None}}),
+    ("writes[0] must be a resource type from app.type(...), as in [ACCOUNT], not 'Other'", {"writes": ["Other"]}),
+    ("writes[0] must be a resource type from app.type(...), as in [ACCOUNT], not <Projection", {"writes": [PART]}),
     ("reads: test.v1.Stranger is not a type of app", {"reads": [STRANGER]}),
     ("on_start must be a function, not 3", {"on_start": 3}),
     ("on_start must take a runtime", {"on_start": reconcile}),
@@ -146,13 +152,13 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("source 'clock' <function plain", {"sources": {"clock": plain}}),
     ("the initialiser must take a runtime", {"initialiser": reconcile}),
     ("the initialiser must be an async function, not 3", {"initialiser": 3}),
-    ("concurrency must be a whole number from 1 on, not 0", {"concurrency": 0}),
-    ("concurrency must be a whole number from 1 on, not True", {"concurrency": True}),
-    ("concurrency must be a whole number from 1 on, not 2.0", {"concurrency": 2.0}),
+    ("concurrency must be a whole number >= 1, not 0", {"concurrency": 0}),
+    ("concurrency must be a whole number >= 1, not True", {"concurrency": True}),
+    ("concurrency must be a whole number >= 1, not 2.0", {"concurrency": 2.0}),
     ("deadline must be a number of seconds above 0, not 0", {"deadline": 0}),
     ("deadline must be a number of seconds above 0, not nan", {"deadline": math.nan}),
     ("deadline must be a number of seconds above 0, not '5'", {"deadline": "5"}),
-    ("backoff must be a headway.Backoff(base, maximum), not 5", {"backoff": 5}),
+    ("backoff must be a Backoff, such as headway.Backoff(0.5, 60.0), not 5", {"backoff": 5}),
     ("a controller's name", {"name": "Not A Name"}),
     ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 5}),
     ("unknown option 'watch'; did you mean 'watches'?", {"watch": {}}),
@@ -178,7 +184,7 @@ WRONG_WATCHES: list[tuple[str, object, object]] = [
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, lonely_mapper),
     ("watches[test.v1.Other] must be the result of mappers.owner()", OTHER, headway.mappers.owner),
     ("watches[test.v1.Other] must be a mapper", OTHER, headway.watch(OTHER, headway.mappers.owner())),
-    ("watch expects a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
+    ("watch(): type must be a type from app.type(...), not 'Other'. The form is: ", "Other", headway.mappers.owner()),
 ]
 
 
@@ -245,11 +251,13 @@ def test_object_with_an_async_call_may_reconcile() -> None:
     assert list(own.controllers) == ["object"]
 
 
-@pytest.mark.parametrize("name", ["", "With Blank", "UPPER", 3])
+@pytest.mark.parametrize("name", ["", "With Blank", "UPPER"])
 def test_app_needs_a_valid_name(name: Any) -> None:
     """The app's name is part of its fences' names."""
     with pytest.raises(DeclarationError, match="an app's name"):
         headway.App(name)
+    with pytest.raises(DeclarationError, match=r"App\(\): name must be a string, not 3"):
+        headway.App(3)  # type: ignore[arg-type]  # what is tested
 
 
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan, "5", None])
@@ -266,7 +274,7 @@ def test_requeue_refuses_an_invalid_delay(seconds: Any) -> None:
 @pytest.mark.parametrize(("base", "maximum"), [(2.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
 def test_invalid_back_off_is_refused(base: float, maximum: float) -> None:
     """The base is above the maximum, or is not a positive time."""
-    with pytest.raises(ValueError, match=r"Backoff\."):
+    with pytest.raises(ValueError, match=r"Backoff\(\): "):
         headway.Backoff(base, maximum)
 
 

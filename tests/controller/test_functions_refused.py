@@ -371,5 +371,7 @@ def test_decorator_without_parentheses_is_refused() -> None:
     """Otherwise, the function would be lost and nothing declared."""
     app: Any = Staff().app
     for decorator in (app.daemon, functools.partial(app.timer, every=1)):
-        with pytest.raises(DeclarationError, match="needs a type, as app"):
+        with pytest.raises(
+            DeclarationError, match=r"type must be a type from app\.type\(\.\.\.\), such as TEAM, not <function"
+        ):
             decorator(waits)

@@ -162,5 +162,5 @@ def test_every_relation_within_a_cycle_is_reported_in_one(controllers: Any) -> N
 
 
 def test_graph_refuses_a_value_that_is_not_an_app() -> None:
-    with pytest.raises(DeclarationError, match=r"graph\(\) expects headway.App objects, not 'staff'"):
+    with pytest.raises(DeclarationError, match=r"graph\(\): apps\[0\] must be an App, not 'staff'"):
         headway.graph("staff")  # type: ignore[arg-type]  # what is tested

@@ -241,14 +241,14 @@ async def waits(_: str) -> None:
 
 SEND, RECEIVE = trio.open_memory_channel[str](1)
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("from_channel needs the receiving end of a channel, not", lambda: headway.sources.from_channel(SEND, str)),  # type: ignore[arg-type]
+    ("channel must be a ReceiveChannel, such as `receive` of", lambda: headway.sources.from_channel(SEND, str)),  # type: ignore[arg-type]
     ("from_channel expects a function of an event to an id", lambda: headway.sources.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
     ("from_channel expects a function of an event to an id", lambda: headway.sources.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
     ("must take one argument, but takes ()", lambda: headway.sources.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
     ("from_iterator expects a function that returns", lambda: headway.sources.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
-    ("every: seconds must be a number above 0, not 0", lambda: headway.sources.every(0)),
-    ("every: seconds must be a number above 0, not inf", lambda: headway.sources.every(float("inf"))),
-    ("every: jitter must be a number", lambda: headway.sources.every(1, jitter=1)),
+    ("every(): seconds must be a finite number of seconds above 0, not 0", lambda: headway.sources.every(0)),
+    ("seconds must be a finite number of seconds above 0, not inf", lambda: headway.sources.every(float("inf"))),
+    ("every(): jitter must be a number from 0 to below 1, such as", lambda: headway.sources.every(1, jitter=1)),
     ("every: keys needs a function of a runtime", lambda: headway.sources.every(1, lambda: [RECEIVE])),  # type: ignore[misc, arg-type]
 ]
 

@@ -71,7 +71,7 @@ def test_reference_index_mapper_maps_to_referring_resources(by: Index[Any, Resou
 
 def test_index_mapper_refuses_the_name_of_an_index() -> None:
     """The error comes at the declaration."""
-    with pytest.raises(DeclarationError, match="expects an index"):
+    with pytest.raises(DeclarationError, match=r"index must be an index from headway\.indexes\.by.*, not 'references'"):
         mappers.index("references")  # type: ignore[call-overload]  # what is tested
 
 

@@ -114,8 +114,8 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
         lambda: predicates.none_of(predicates.content_changed),  # type: ignore[arg-type]
     ),
     ("all_of must be a plain function", lambda: predicates.all_of(waits)),  # type: ignore[arg-type]
-    ("metadata_changed expects keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
-    ("status_changed expects keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
+    ("keys[0] must be a string, as in 'color', not 3", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
+    ("keys[0] must be a string, as in 'staff/teams', not", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
 ]
 
 

@@ -47,8 +47,8 @@ FETCH_MUTANTS = (
     Mutant(
         "a poll without an age is accepted",
         "notify/_updates.py",
-        "if isinstance(age, bool) or not isinstance(age, int | float) or not 0 < age < math.inf:",
-        "if False:",
+        "max_age: Delay, correlation_id",
+        "max_age: Any = None, correlation_id",
         _FETCHES,
     ),
     Mutant(

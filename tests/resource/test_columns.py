@@ -87,7 +87,7 @@ def test_column_shows_a_readable_value(path: str, text: str, empty: str) -> None
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
-        (["lead"], r"\['lead'\] must be a mapping: columns=\{"),
+        (["lead"], r" must be a mapping, such as \{'LEAD': 'lead'\}, not \['lead'\]"),
         ({"LEAD": "led"}, "path 'led': Team has no field 'led'; did you mean 'lead'?"),
         ({"CITY": "office.town"}, "path 'office.town': Office has no field 'town'"),
         ({"CITY": "lead.city"}, "path 'lead.city': Team.lead is not a single message"),
@@ -99,12 +99,12 @@ def test_column_shows_a_readable_value(path: str, text: str, empty: str) -> None
         ({"x" * 41: "lead"}, "must be 1 to 40 printable characters"),
         ({"NAME": "lead"}, "title 'NAME' is reserved for a column of every table"),
         ({"LEAD": ""}, "path '' must be the name of a field"),
-        ({"LEAD": 1}, "path 1 must be the name of a field"),
+        ({"LEAD": 1}, r"\['LEAD'\] must be a string, as in \{'LEAD': 'lead'\}, not 1"),
     ],
 )
 def test_invalid_column_fails_the_declaration_of_its_type(columns: Any, error: str) -> None:
     """The error names the type, the column and a valid form."""
-    with pytest.raises(headway.errors.DeclarationError, match=f"(?s)type staff.v1.Team: columns.*{error}"):
+    with pytest.raises(headway.errors.DeclarationError, match=f"(?s)(staff.v1.Team|ResourceType..): columns.*{error}"):
         declare(columns)
 
 

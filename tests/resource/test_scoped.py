@@ -85,7 +85,7 @@ WRONG: list[tuple[headway.ResourceType[Any], dict[str, Any], str]] = [
     (NOTE, {"namespace": "*"}, "expected a partition"),
     (NOTE, {"namespace": ""}, "namespace is required"),
     (NOTE, {"namespace": "A b"}, "namespace 'A b' is not a valid name: use 1 to 63 lower-case letters"),
-    (NOTE, {"partition": 7}, "partition must be a string, not 7"),
+    (NOTE, {"partition": 7}, "partition must be a string, such as 'default', not 7"),
     (REGION, {"namespace": "n"}, "namespace 'n' must be left out: resources of this type have no namespace"),
     (PLANET, {"partition": "p"}, "partition 'p' must be left out: resources of this type have no partition"),
     (NOTE, {"name_prefix": "Core"}, "name_prefix 'Core' must be lower case"),
@@ -96,7 +96,7 @@ WRONG: list[tuple[headway.ResourceType[Any], dict[str, Any], str]] = [
     (NOTE, {"name_prefix": "x" * 62 + "-"}, "is not the beginning of a name"),
     (NOTE, {"name_prefix": "\ud800"}, "name_prefix '\\ud800' is not the beginning of a name"),
     (NOTE, {"name_prefix": None}, "name_prefix must be a string, such as 'team-', not None"),
-    (NOTE, {"metadata": {"tier": "gold"}}, "metadata must be a string, not {'tier': 'gold'}: use key=value"),
+    (NOTE, {"metadata": {"tier": "gold"}}, "metadata must be a string, such as 'tier=gold', not {'tier': 'gold'}"),
     (NOTE, {"metadata": "tier"}, "metadata 'tier': 'tier' is not key=value: use key=value, with commas"),
     (NOTE, {"metadata": "tier!=gold"}, "'tier!=gold' is not key=value"),
     (NOTE, {"metadata": "!tier=gold"}, "'!tier=gold' is not key=value"),
@@ -119,7 +119,7 @@ def test_invalid_scope_is_refused_with_the_field(
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
         type.within(**given)
-    assert str(refused.value).startswith(f"{type.name}.within: ")
+    assert str(refused.value).startswith((f"{type.name}.within: ", "within(): "))
     assert said in str(refused.value)
 
 

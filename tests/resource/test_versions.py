@@ -53,7 +53,7 @@ def lazy(old: Any) -> Any:
 
 
 WRONG: list[tuple[Any, Any, Any, Any, str]] = [
-    (Roster, V2, up, down, "a converter connects two types, got <class"),
+    (Roster, V2, up, down, "older must be a resource type from app.type(...), not <class"),
     (V1, OTHER, up, down, "both must be versions of one kind"),
     (V1, V1, up, down, "the versions must differ"),
     (NARROW, WIDE, up, down, "scope CLUSTER must be NAMESPACE, like wide.v1.Team"),
@@ -120,11 +120,12 @@ def test_storage_version_needs_a_converter_and_a_single_declaration() -> None:
         (ALONE, "no converter is declared for this version"),
         (OTHER, "tests.v2.Club is not registered in this app"),
         (V3, "the storage version is already tests.v2.Team"),
-        ("v1", "store_as() expects a type"),
     ):
         with pytest.raises(DeclarationError) as caught:
             known.store_as(type)
         assert text in str(caught.value)
+    with pytest.raises(DeclarationError, match=r"app\.store_as\(\): type must be a resource type from app\.type"):
+        App("tests").store_as("v1")  # type: ignore[arg-type]  # what is tested
 
 
 def test_apps_that_share_types_share_their_converters() -> None:

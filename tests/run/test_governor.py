@@ -226,12 +226,21 @@ async def test_canceled_wait_takes_nothing_from_the_others(autojump_clock: MockC
 @pytest.mark.parametrize(
     ("made", "problem"),
     [
-        (lambda: headway.WriteLimit(0), "WriteLimit.per_second is 0: it must be a number of writes from 0.0001"),
-        (lambda: headway.WriteLimit(float("nan")), "WriteLimit.per_second is nan"),
-        (lambda: headway.WriteLimit("10"), "WriteLimit.per_second is '10'"),  # type: ignore[arg-type]
-        (lambda: headway.WriteLimit(True), "WriteLimit.per_second is True"),
-        (lambda: headway.WriteLimit(10, burst=0), "WriteLimit.burst is 0: it must be a whole number of writes from 1"),
-        (lambda: headway.WriteLimit(10, burst=1.5), "WriteLimit.burst is 1.5"),  # type: ignore[arg-type]
+        (
+            lambda: headway.WriteLimit(0),
+            "per_second must be a number of writes from 0.0001 to 1000000, such as 10 or 0.5, not 0",
+        ),
+        (
+            lambda: headway.WriteLimit(float("nan")),
+            "per_second must be a number of writes from 0.0001 to 1000000, such as 10 or 0.5, not nan",
+        ),
+        (lambda: headway.WriteLimit("10"), "such as 10 or 0.5, not '10'"),  # type: ignore[arg-type]
+        (lambda: headway.WriteLimit(True), "such as 10 or 0.5, not True"),
+        (
+            lambda: headway.WriteLimit(10, burst=0),
+            "burst must be a whole number of writes from 1 to 1000000, such as burst=10, not 0",
+        ),
+        (lambda: headway.WriteLimit(10, burst=1.5), "burst must be a whole number of writes from 1"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_limit_is_refused_with_its_field_and_what_is_right(made: Callable[[], object], problem: str) -> None:
@@ -244,7 +253,7 @@ def test_limit_of_another_kind_is_refused_when_it_is_declared() -> None:
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
     with pytest.raises(
-        DeclarationError, match=r"write_limit must be a headway.WriteLimit\(per_second, burst=...\), not 5"
+        DeclarationError, match=r"write_limit must be a WriteLimit, such as headway\.WriteLimit\(10, burst=50\), not 5"
     ):
 
         @app.controller(manages=team, write_limit=5)  # type: ignore[call-overload, untyped-decorator]

@@ -1,11 +1,19 @@
 """Helpers for all other packages: text for errors, checks of declarations, exception groups, reports, clocks, forks.
 
-Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program,
-`_arguments.py` checks the arguments of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
+Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program by
+the annotations that `_annotations.py` reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
 """
 
 from typing import TYPE_CHECKING
 
+from headway.base._annotations import Count as Count
+from headway.base._annotations import Delay as Delay
+from headway.base._annotations import Endless as Endless
+from headway.base._annotations import Fraction as Fraction
+from headway.base._annotations import Positive as Positive
+from headway.base._annotations import Range as Range
+from headway.base._annotations import Seconds as Seconds
+from headway.base._annotations import value_problem as value_problem
 from headway.base._arguments import check_number as check_number
 from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
@@ -25,9 +33,10 @@ from headway.base._clock import wall_time as wall_time
 from headway.base._declarations import answer_problem as answer_problem
 from headway.base._declarations import async_problem as async_problem
 from headway.base._declarations import check_keywords as check_keywords
-from headway.base._declarations import check_keywords_and as check_keywords_and
 from headway.base._declarations import check_options as check_options
 from headway.base._declarations import check_plain as check_plain
+from headway.base._declarations import checked as checked
+from headway.base._declarations import checked_and as checked_and
 from headway.base._declarations import either_problem as either_problem
 from headway.base._declarations import function_text as function_text
 from headway.base._declarations import plain_problem as plain_problem

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast
 
-from headway.base import check_keywords, plain_problem, repr_text
+from headway.base import checked, plain_problem, repr_text
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection, stored_type
 from headway.errors import DeclarationError
 from headway.protobuf import Payload
-from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb, resource_id
+from headway.resource import Key, Resource, ResourceId, ResourceType, pb, resource_id
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Payload)
@@ -102,10 +102,7 @@ class Index(Generic[R, V]):
         raw: bool = False,
         normal: Callable[[V], V] | None = None,
     ) -> None:
-        given: tuple[object, object] = (type, name)
-        if not isinstance(given[0], ResourceType | ScopedType | Projection):
-            raise DeclarationError(f"an index needs a type, not {type!r}: {_FORM}")
-        if not (isinstance(given[1], str) and given[1]):
+        if not name:
             raise DeclarationError(f"an index on {type.name} needs a name, not {name!r}: {_FORM}")
         self.type = type
         self.name = name
@@ -159,7 +156,7 @@ class Index(Generic[R, V]):
         return isolation.reading(f"the function of {self!r}", message, given, call)
 
 
-@check_keywords
+@checked()
 def by(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
     """``BY_TEAM = headway.indexes.by(ACCOUNT, "team", lambda account: account.data.team)``
 
@@ -169,9 +166,12 @@ def by(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Ind
     return checked_index(Index(type, name, function, single=True), function)
 
 
-@check_keywords
+@checked()
 def by_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
-    """Return an index with any number of values for each resource. Raises DeclarationError."""
+    """``BY_MEMBER = headway.indexes.by_many(TEAM, "member", lambda team: team.data.members)``
+
+    Return an index with any number of values for each resource. Raises DeclarationError.
+    """
     return checked_index(Index(type, name, function, single=False), function)
 
 
@@ -193,13 +193,13 @@ def checked_index(index: Index[R, V], function: object) -> Index[R, V]:
     return index
 
 
-@check_keywords
+@checked(key="'team'", name="'team'")
 def by_metadata(type: CachedType[R], key: str, *, name: str = "") -> Index[R, str]:
     """Return an index by the value of one metadata entry. Its name defaults to the entry's key."""
     return Index(type, name or key, lambda message: message.metadata.get(key), single=True, raw=True)
 
 
-@check_keywords
+@checked()
 def by_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
     """Return an index by the uid of the owner, because ownership belongs to one incarnation."""
     return Index(
@@ -207,7 +207,7 @@ def by_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
     )
 
 
-@check_keywords
+@checked(name="'team'")
 def by_reference(type: CachedType[R], name: str, function: Callable[[R], Referred | None]) -> Index[R, ResourceId]:
     """Return an index by a single reference: ``lambda route: SERVICE.id(route.data.service)``.
 
@@ -222,7 +222,7 @@ def by_reference(type: CachedType[R], name: str, function: Callable[[R], Referre
     return checked_index(Index(type, name, referred, single=True, normal=_normal), function)
 
 
-@check_keywords
+@checked(name="'team'")
 def by_references(type: CachedType[R], name: str, function: Callable[[R], Iterable[Referred]]) -> Index[R, ResourceId]:
     """Return an index like `by_reference` for resources that each refer to any number of resources."""
     made: Index[R, ResourceId] = Index(
@@ -231,7 +231,7 @@ def by_references(type: CachedType[R], name: str, function: Callable[[R], Iterab
     return checked_index(made, function)
 
 
-@check_keywords
+@checked()
 def by_bound_references(type: ResourceType[T], *, name: str = _BOUND) -> Index[Resource[T], ResourceId]:
     """Return an index like `by_references`, by the payload's field ``bound_references``, a list of references."""
     if _BOUND not in type.payload.__dataclass_fields__:

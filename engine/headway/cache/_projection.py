@@ -15,9 +15,9 @@ Rules of projections:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from headway.base import answer_problem, check_keywords, plain_problem, repr_text
+from headway.base import answer_problem, checked, plain_problem, repr_text
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError, PayloadError
@@ -60,6 +60,7 @@ class _WithSecrets(AnyMessage):
     secrets: tuple[str | bytes, ...] = ()
 
 
+@runtime_checkable
 class CachedType(Protocol[R_co]):
     """The interface of types that can be read, indexed and watched: a type, a scope of it, or a `Projection`."""
 
@@ -287,7 +288,7 @@ def _chosen(every: Mapping[str, V], wanted: frozenset[str]) -> dict[str, V]:
     return {key: every[key] for key in every if key in wanted} if every else {}
 
 
-@check_keywords
+@checked(metadata="['team']", status="['accounts']")
 def projection(
     of: ResourceType[T] | ScopedType[T],
     payload: type[S],
@@ -312,19 +313,9 @@ def projection(
 
     Raises DeclarationError, with the correct form.
     """
-    for right, problem in (
-        (isinstance(of, ResourceType | ScopedType), f"needs a type, not {of!r}"),
-        (hasattr(payload, "__dataclass_fields__"), f"of {of!r} needs a message class, not {payload!r}"),
-        (_are_keys(metadata), f"of {of!r}: metadata={metadata!r} must be a list of keys, such as ['team']"),
-        (_are_keys(status), f"of {of!r}: status={status!r} must be a list of keys, such as ['accounts']"),
-    ):
-        if not right:
-            raise DeclarationError(f"a projection {problem}: {_FORM}")
+    if not hasattr(payload, "__dataclass_fields__"):
+        raise DeclarationError(f"a projection of {of!r} needs a message class, not {payload!r}: {_FORM}")
     wrong = plain_problem(function, 1, "a resource")
     if wrong:
         raise DeclarationError(f"the function of a projection of {of!r} {wrong}: {_FORM}")
     return Projection(of, payload, function, metadata, status)
-
-
-def _are_keys(given: object) -> bool:
-    return not isinstance(given, str) and isinstance(given, Collection) and all(isinstance(key, str) for key in given)

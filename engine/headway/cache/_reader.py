@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from headway.base import check_keywords, check_selection, plain_problem, repr_text
+from headway.base import check_selection, checked, plain_problem, repr_text
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection
@@ -52,7 +52,7 @@ class Query(Generic[A, R_co]):
         return f"<Query {self.name}>"
 
 
-@check_keywords
+@checked()
 def query(
     *needs: CachedType[Any] | Index[Any, Any],
 ) -> Callable[[Callable[Concatenate[CacheReader, A], R_co]], Query[A, R_co]]:
@@ -62,9 +62,6 @@ def query(
     controller, declare it with ``queries=[members_of]``. The controller must manage or watch the types that the query
     needs, and have its indexes. Raises DeclarationError.
     """
-    for need in needs:
-        if not isinstance(need, ResourceType | ScopedType | Projection | Index):
-            raise DeclarationError(f"a query needs types and indexes, not {need!r}: {_FORM}")
 
     def declare(function: Callable[Concatenate[CacheReader, A], R_co]) -> Query[A, R_co]:
         problem = plain_problem(function, 1, "a cache first", why="a query must not wait", may_yield=True, more=True)

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
-from headway.base import check_keywords, check_keywords_and
+from headway.base import Delay, Fraction, check_keywords, checked, checked_and
 from headway.cache import CachedType, Projected, Projection
 from headway.controller._checks import (
     FORM,
     check,
     check_options,
-    check_type_given,
-    checked_backoff,
+    checked_options,
     checked_when,
-    frozen_options,
     function_problem,
     refuse,
-    seconds_problem,
 )
 from headway.controller._daemons import Daemons, R, ResourceFunction, Timers
 from headway.controller._definition import Definition, GivenControllerOptions, GivenOptions, Reconciler
@@ -48,7 +44,7 @@ _CONCURRENCY = 8
 """The default ``concurrency`` of daemons and timers: a slow call for one resource must not delay all others."""
 
 
-@check_keywords
+@checked()
 class App:
     """A group of types and controllers. Run it with ``headway.open_engine(store, app)``.
 
@@ -109,7 +105,7 @@ class App:
             self.registry.register(declared)
         return declared
 
-    @check_keywords
+    @checked()
     def converter(
         self,
         older: ResourceType[T],
@@ -138,7 +134,7 @@ class App:
         self._check_closed("this converter")
         self.registry.add_converter(older, newer, up, down)
 
-    @check_keywords
+    @checked()
     def store_as(self, type: ResourceType[Any]) -> None:
         """Store resources of this kind in this version instead of the newest one.
 
@@ -164,7 +160,7 @@ class App:
     def topic(
         self, name: str, *, snapshot: Callable[[str], Mapping[str, bytes]], wildcard: bool = False
     ) -> Topic[bytes]: ...
-    @check_keywords
+    @checked()
     def topic(
         self,
         name: str,
@@ -261,11 +257,11 @@ class App:
 
         return declare
 
-    @check_keywords_and(GivenOptions.__annotations__)
+    @checked_and(GivenOptions.__annotations__, type="TEAM")
     def daemon(
         self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[GivenOptions]
     ) -> Callable[[ResourceFunction[R]], ResourceFunction[R]]:
-        """Declare a daemon by decorating ``async def daemon(rt, resource)``, which runs once for each resource.
+        """``@app.daemon(TEAM)`` declares a daemon: ``async def daemon(rt, resource)``, run once for each resource.
 
         Each resource gets its own task. The task is canceled when the deletion of the resource begins, when another
         resource replaces it under the same name, or when the controller's run ends. In case of a replacement, the new
@@ -282,7 +278,6 @@ class App:
 
         Raises DeclarationError, with the correct form.
         """
-        check_type_given("daemon", type, _DAEMON_FORM)
 
         def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
             name = _name_of(function, options)
@@ -290,13 +285,9 @@ class App:
             problem = function_problem("the daemon", function, "a runtime and a resource")
             if finalizer and isinstance(type, Projection):
                 problem = f"finalizer=True writes to the resource, but {type!r} is read-only: use the whole type"
-            flag: object = finalizer
-            if not isinstance(flag, bool):
-                problem = f"finalizer must be True or False, got {flag!r}"
             if problem:
                 raise refuse(name, problem, _DAEMON_FORM)
-            backoff = options.get("backoff")
-            backoff = Backoff(0.5, 60.0) if backoff is None else checked_backoff(name, backoff)
+            backoff = options.get("backoff") or Backoff(0.5, 60.0)
             daemons = Daemons(function, finalizer=finalizer, backoff=backoff)
             more = {"concurrency": _CONCURRENCY, **options, "backoff": backoff, "sources": {"daemons": daemons.host}}
             self._add("daemon", name, daemons.reconcile, type, more)
@@ -304,11 +295,11 @@ class App:
 
         return declare
 
-    @check_keywords_and(GivenOptions.__annotations__)
+    @checked_and(GivenOptions.__annotations__, type="TEAM")
     def timer(
-        self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[GivenOptions]
+        self, type: CachedType[R], *, every: Delay, jitter: Fraction = 0.1, **options: Unpack[GivenOptions]
     ) -> Callable[[ResourceFunction[R]], ResourceFunction[R]]:
-        """Declare a timer by decorating ``async def timer(rt, resource)``, called repeatedly for each resource.
+        """``@app.timer(TEAM, every=60)`` declares a timer: ``async def timer(rt, resource)``, called for each resource.
 
         The first call is made when the resource appears or the run begins. The delay from the end of one call to the
         start of the next is ``every`` seconds, varied at random by the fraction ``jitter``. A call is canceled when the
@@ -320,21 +311,12 @@ class App:
 
         Raises DeclarationError, with the correct form.
         """
-        check_type_given("timer", type, _TIMER_FORM)
 
         def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
             name = _name_of(function, options)
             check_options(name, options, (*GivenOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
-            given: object = jitter
-            for problem in (
-                function_problem("the timer", function, "a runtime and a resource"),
-                seconds_problem("every", every) or (f"every={every} must be finite" if math.isinf(every) else None),
-                None
-                if isinstance(given, int | float) and 0 <= given < 1
-                else f"jitter must be a number from 0 to below 1, got {given!r}",
-            ):
-                if problem:
-                    raise refuse(name, problem, _TIMER_FORM)
+            if problem := function_problem("the timer", function, "a runtime and a resource"):
+                raise refuse(name, problem, _TIMER_FORM)
             timers = Timers(function, every, jitter)
             self._add("timer", name, timers.reconcile, type, {"concurrency": _CONCURRENCY, **options})
             return function
@@ -351,7 +333,7 @@ class App:
         when: Predicate[Any] | None = None,
     ) -> None:
         self._check_closed(f"controller {name!r}")
-        given = frozen_options(name, {**options, "name": name})
+        given = checked_options(name, {**options, "name": name})
         definition = Definition(
             app=self.name, reconcile=reconcile, manages=manages, when=when, declared_as=declared_as, **given
         )

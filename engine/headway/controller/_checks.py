@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from headway.base import async_problem, either_problem, ended, repr_text
-from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
-from headway.controller._definition import Definition, placement_problem
-from headway.controller._write_limit import WriteLimit
+from headway.base import async_problem, either_problem, ended, value_problem
+from headway.cache import OWNER_INDEX, CachedType, Index, Projection, stored_type
+from headway.controller._definition import Definition, GivenControllerOptions
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch, predicate
-from headway.queue import Backoff
 from headway.resource import Registry, ResourceType, ScopedType, TypeName, did_you_mean, is_form_of, name_problem
 
 if TYPE_CHECKING:
@@ -30,75 +27,53 @@ def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
     return DeclarationError(f"controller {name!r}: {ended(problem)} The form is:{form}")
 
 
-def frozen_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def checked_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Options` for the given options. Those left out, or given as None, have their defaults."""
+    allowed: dict[str, Any] = get_type_hints(GivenControllerOptions, include_extras=True)
+    for option, value in given.items():
+        problem = value_problem(option, allowed[option], value, _EXAMPLES.get(option, ""))
+        if problem:
+            raise refuse(name, problem)
+    frozen: dict[str, Callable[[Any], object]] = {
+        "watches": partial(_by_type, name),
+        "indexes": tuple,
+        "queries": tuple,
+        "sources": _frozen,
+        "reads": frozenset,
+        "writes": frozenset,
+    }
     return {
-        option: _FROZEN[option](name, value) if option in _FROZEN else value
+        option: frozen[option](value) if option in frozen else value
         for option, value in given.items()
-        if value is not None or option not in _FROZEN
+        if value is not None
     }
 
 
-def _frozen_mapping(name: str, given: object) -> Mapping[Any, Any]:
-    if not isinstance(given, Mapping):
-        raise refuse(name, f"sources must be a mapping, such as {{'resync': headway.sources.every(60)}}, not {given!r}")
-    return MappingProxyType(dict(given))
+def _frozen(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(dict(value))
 
 
-def _frozen_list(field: str, example: str, name: str, given: object) -> tuple[Any, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise refuse(name, f"{field} must be a list, such as {example}, not {given!r}")
-    return tuple(given)
-
-
-def _frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[Any]]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        form = "[headway.watch(ACCOUNT, headway.mappers.owner())]"
-        raise refuse(name, f"watches must be a list, such as {form}, not {given!r}")
+def _by_type(name: str, watches: Sequence[Watch[Any]]) -> Mapping[CachedType[Any], Watch[Any]]:
     found: dict[CachedType[Any], Watch[Any]] = {}
-    for each in given:
-        if not isinstance(each, Watch):
-            raise refuse(name, f"watches must be a list of headway.watch(TYPE, mapper), but contains {each!r}")
+    for each in watches:
         if each.type in found:
             raise refuse(name, f"watches has {each.type.name} twice: combine the mappers with mappers.union")
         found[each.type] = each
     return MappingProxyType(found)
 
 
-def _frozen_types(field: str, name: str, given: object) -> frozenset[ResourceType[Any]]:
-    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
-        raise refuse(name, f"{field} must be a list of types, such as [ACCOUNT], not {given!r}")
-    types = list(given)
-    for each in types:
-        if not isinstance(each, ResourceType):
-            raise refuse(name, f"{field}: {each!r} is not a type: use what app.type(...) returned")
-    return frozenset(types)
-
-
-def checked_backoff(name: str, given: object) -> Backoff:
-    """Return a Backoff. Raises DeclarationError for anything else."""
-    if not isinstance(given, Backoff):
-        raise refuse(name, f"backoff must be a headway.Backoff(base, maximum), not {given!r}")
-    return given
-
-
-def _checked_write_limit(name: str, given: object) -> WriteLimit:
-    if not isinstance(given, WriteLimit):
-        raise refuse(name, f"write_limit must be a headway.WriteLimit(per_second, burst=...), not {given!r}")
-    return given
-
-
-_FROZEN: dict[str, Callable[[str, Any], object]] = {
-    "watches": _frozen_watches,
-    "indexes": partial(_frozen_list, "indexes", "[BY_TEAM]"),
-    "queries": partial(_frozen_list, "queries", "[members_of]"),
-    "sources": _frozen_mapping,
-    "reads": partial(_frozen_types, "reads"),
-    "writes": partial(_frozen_types, "writes"),
-    "backoff": checked_backoff,
-    "write_limit": _checked_write_limit,
+_EXAMPLES = {
+    "watches": "[headway.watch(ACCOUNT, headway.mappers.owner())]",
+    "indexes": "[BY_TEAM], with BY_TEAM = headway.indexes.by(ACCOUNT, 'team', lambda account: ...)",
+    "queries": "[members_of], with @headway.query(...) above members_of",
+    "sources": "{'resync': headway.sources.every(60)}",
+    "reads": "[ACCOUNT]",
+    "writes": "[ACCOUNT]",
+    "backoff": "headway.Backoff(0.5, 60.0)",
+    "write_limit": "headway.WriteLimit(10, burst=50)",
+    "min_interval": "2.0",
+    "placement": "headway.sharded(shards=16)",
 }
-"""A function for each option that may be given as None and is copied or checked when it is declared."""
 
 
 def checked_when(name: str, given: Any) -> Predicate[Any] | None:
@@ -129,8 +104,6 @@ def _problems(definition: Definition, app: str, registry: Registry, taken: Conta
     yield _indexes_problem(definition)
     yield _queries_problem(definition)
     yield needs_problem(definition)
-    yield _numbers_problem(definition)
-    yield placement_problem(definition.placement)
     for name, source in definition.sources.items():
         yield function_problem(f"source {name!r}", source, "a runtime and a function to enqueue ids")
     yield _optional("the initialiser", definition.initialiser, "a runtime")
@@ -149,12 +122,6 @@ def function_problem(what: str, function: object, takes: str, *, plain: bool = F
     """
     problem = (either_problem if plain else async_problem)(function, 1 + takes.count(" and "), takes)
     return None if problem is None else f"{what} {problem}"
-
-
-def check_type_given(what: str, type: object, form: str) -> None:
-    """Raise DeclarationError if a daemon or timer has no type, as after `@app.daemon` without parentheses."""
-    if not isinstance(type, ResourceType | ScopedType | Projection):
-        raise DeclarationError(f"a {what} needs a type, as app.type(...) returned it, not {type!r}. The form is:{form}")
 
 
 def check_options(name: str, given: Iterable[str], known: Iterable[str], form: str) -> None:
@@ -207,10 +174,6 @@ def forms_problems(definition: Definition) -> Iterator[str]:
 def _indexes_problem(definition: Definition) -> str | None:
     taken = set()
     for index in definition.indexes:
-        given: object = index
-        if not isinstance(given, Index):
-            form = "headway.indexes.by(ACCOUNT, 'team', lambda account: ...)"
-            return f"indexes: {given!r} is not an index: use what {form} returned"
         if not definition.caches(index.type):
             return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
         if index.name == OWNER_INDEX:
@@ -224,9 +187,6 @@ def _indexes_problem(definition: Definition) -> str | None:
 def _queries_problem(definition: Definition) -> str | None:
     taken = set()
     for query in definition.queries:
-        given: object = query
-        if not isinstance(given, Query):
-            return f"queries: {given!r} is not a query: use functions decorated with @headway.query(...)"
         if query.name in taken:
             return f"queries has {query!r} twice, or two queries of the same name"
         taken.add(query.name)
@@ -254,21 +214,4 @@ def needs_problem(definition: Definition) -> str | None:
                 same = any(each.type is type and each.name == index.name for each in definition.indexes)
                 hint = ", which has another index of that name: use the same object in both places" if same else ""
                 return f"{watch} reads {index!r}: add it to `indexes`{hint}"
-    return None
-
-
-def _numbers_problem(definition: Definition) -> str | None:
-    concurrency: object = definition.concurrency
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        return f"concurrency must be a whole number from 1 on, not {concurrency!r}"
-    interval: object = definition.min_interval
-    if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 <= interval < math.inf:
-        return f"min_interval must be a finite number of seconds >= 0, such as 2.0, not {repr_text(interval)}"
-    return seconds_problem("deadline", definition.deadline)
-
-
-def seconds_problem(what: str, given: object) -> str | None:
-    """Return the problem of a number of seconds that must be above 0, or None."""
-    if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given <= 0:
-        return f"{what} must be a number of seconds above 0, not {given!r}"
     return None

@@ -7,15 +7,15 @@ own. ``sharded(shards)``: each key is reconciled by one process at a time, and t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
-from headway.base import check_keywords
+from headway.base import Positive, Range, Seconds, checked
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
 from headway.controller._write_limit import WriteLimit
-from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch
 from headway.protobuf import Payload
 from headway.queue import Backoff
@@ -52,27 +52,15 @@ class Sharded:
 Placement = Literal["singleton", "every_process"] | Sharded
 
 
-@check_keywords
-def sharded(*, shards: int = 16) -> Sharded:
+@checked()
+def sharded(*, shards: Annotated[int, Range(1, MAX_SHARDS)] = 16) -> Sharded:
     """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: run each key in one process at a time.
 
     The keys are divided into ``shards`` shards, from 1 to 1,024. Each shard belongs to one of the processes that run
     the controller. All of these processes must use the same number, because it determines what the shards' leases
     cover. A few times the number of processes is enough. Raises DeclarationError for an invalid number.
     """
-    given: object = shards
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_SHARDS:
-        raise DeclarationError(
-            f"shards must be a whole number from 1 to {MAX_SHARDS}, not {given!r}: headway.sharded(shards=16)"
-        )
-    return Sharded(given)
-
-
-def placement_problem(given: object) -> str | None:
-    """Return the problem of a placement, or None."""
-    if isinstance(given, Sharded) or given in ("singleton", "every_process"):
-        return None
-    return f'placement must be "singleton", "every_process" or headway.sharded(shards=16), not {given!r}'
+    return Sharded(shards)
 
 
 class GivenOptions(TypedDict, total=False):
@@ -82,15 +70,15 @@ class GivenOptions(TypedDict, total=False):
     """
 
     watches: Sequence[Watch[Any]] | None
-    indexes: Sequence[Index[Any, Any]]
-    queries: Sequence[Query[Any, Any]]
-    reads: Sequence[ResourceType[Any]] | None
-    writes: Sequence[ResourceType[Any]] | None
+    indexes: Sequence[Index[Any, Any]] | None
+    queries: Sequence[Query[Any, Any]] | None
+    reads: Iterable[ResourceType[Any]] | None
+    writes: Iterable[ResourceType[Any]] | None
     initialiser: Initialiser | None
     on_start: OnStart | None
     on_stop: OnStop | None
-    concurrency: int
-    deadline: float
+    concurrency: Positive
+    deadline: Annotated[float, Range(0, math.inf, unit="seconds", above=True)]
     backoff: Backoff | None
     write_limit: WriteLimit | None
     name: str
@@ -101,7 +89,7 @@ class GivenControllerOptions(GivenOptions, total=False):
 
     sources: Mapping[str, Source] | None
     placement: Placement
-    min_interval: float
+    min_interval: Seconds
 
 
 def _none() -> Mapping[Any, Any]:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from headway.base import checked
 from headway.cache import range_of
 from headway.controller._app import App
 from headway.controller._definition import Definition
-from headway.errors import DeclarationError
 from headway.mapper import mapper_name, watch_name
 from headway.resource import Registry
 
@@ -160,15 +160,12 @@ class Graph:
         return found
 
 
+@checked()
 def graph(*apps: App) -> Graph:
     """Return the graph of these apps: what their controllers manage, watch, read and write, and the cycles in it.
 
     Raises DeclarationError for an argument that is not an App.
     """
-    for app in apps:
-        given: object = app
-        if not isinstance(given, App):
-            raise DeclarationError(f"graph() expects headway.App objects, not {given!r}")
     definitions = {f"{app.name}/{name}": each for app in apps for name, each in app.controllers.items()}
     definitions = dict(sorted(definitions.items()))
     # Types that every registry has are listed only if a controller uses them.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Protocol, TypeVar
 
 import trio
 
-from headway.base import BoundedReport, chance, check_keywords, ordinary, plain_problem
+from headway.base import BoundedReport, Delay, Fraction, chance, checked, ordinary, plain_problem
 from headway.controller._definition import Enqueue, Source
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
@@ -38,7 +37,7 @@ class _Source:
         return self._name
 
 
-@check_keywords
+@checked(channel="`receive` of send, receive = trio.open_memory_channel(100)")
 def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Affected]) -> Source:
     """``sources={"orders": headway.sources.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
@@ -47,12 +46,6 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Affecte
     source ends without an error. If only the run ends, the channel stays open for the next run.
     """
     _check("from_channel", key)
-    given: object = channel
-    if not isinstance(given, trio.abc.ReceiveChannel):
-        raise DeclarationError(
-            f"from_channel needs the receiving end of a channel, not {given!r}. The form is: "
-            "send, receive = trio.open_memory_channel(100); sources.from_channel(receive, lambda name: TEAM.id(name))"
-        )
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
         bounded = BoundedReport(rt.report)
@@ -65,7 +58,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Affecte
     return _Source("from_channel", run)
 
 
-@check_keywords
+@checked()
 def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Affected]) -> Source:
     """``sources={"lines": headway.sources.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
 
@@ -97,12 +90,12 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Aff
     return _Source("from_iterator", run)
 
 
-@check_keywords
+@checked()
 def every(
-    seconds: float,
+    seconds: Delay,
     keys: Callable[[Runtime], Iterable[ResourceId | Resource[Any]]] | None = None,
     *,
-    jitter: float = 0.1,
+    jitter: Fraction = 0.1,
 ) -> Source:
     """``sources={"resync": headway.sources.every(3600)}``: reconcile keys periodically.
 
@@ -111,11 +104,6 @@ def every(
         keys: returns the ids or resources to reconcile each time. Default: all managed resources.
         jitter: vary each interval at random by up to this fraction of ``seconds``.
     """
-    form = "The form is: headway.sources.every(3600, jitter=0.1)"
-    if not _is_number(seconds) or seconds <= 0:
-        raise DeclarationError(f"every: seconds must be a number above 0, not {seconds!r}. {form}")
-    if not _is_number(jitter) or not 0 <= jitter < 1:
-        raise DeclarationError(f"every: jitter must be a number from 0 to below 1, not {jitter!r}. {form}")
     if keys is not None:
         _check_form(keys, 1, "every: keys needs a function of a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
 
@@ -129,10 +117,6 @@ def every(
             _enqueue_affected(rt, enqueue, "every", rt, affected, bounded)
 
     return _Source(f"every({seconds})", run)
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
 
 
 class Waitable(Protocol):
@@ -192,7 +176,7 @@ class ProcessExits:
         return "process_exits()"
 
 
-@check_keywords
+@checked()
 def process_exits() -> ProcessExits:
     """Reconcile a key when a process that belongs to it exits.
 

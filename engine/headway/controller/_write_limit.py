@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
+from headway.base import Range, checked
 from headway.errors import InvalidArgument
 
 _MOST = 1_000_000
-_LEAST = 0.0001
 
 
+@checked(InvalidArgument, per_second="10 or 0.5")
 @dataclass(frozen=True, slots=True)
 class WriteLimit:
     """The rate of a controller's writes in one process: ``write_limit=headway.WriteLimit(10, burst=50)``.
@@ -26,18 +27,8 @@ class WriteLimit:
         InvalidArgument: a number is invalid. The message names it, and says what is valid.
     """
 
-    per_second: float
-    burst: int = 10
-
-    def __post_init__(self) -> None:
-        for name, kinds, least, right in (
-            ("per_second", int | float, _LEAST, f"a number of writes from {_LEAST} to {_MOST}, such as 10 or 0.5"),
-            ("burst", int, 1, f"a whole number of writes from 1 to {_MOST}, such as 50"),
-        ):
-            given: object = getattr(self, name)
-            valid = isinstance(given, kinds) and not isinstance(given, bool) and math.isfinite(given)
-            if not valid or not least <= given <= _MOST:  # type: ignore[operator]  # a number by now
-                raise InvalidArgument(f"WriteLimit.{name} is {given!r}: it must be {right}")
+    per_second: Annotated[float, Range(0.0001, _MOST, unit="writes")]
+    burst: Annotated[int, Range(1, _MOST, unit="writes")] = 10
 
     def __str__(self) -> str:
         return f"{self.per_second:g} a second with a burst of {self.burst}"

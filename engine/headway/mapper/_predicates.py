@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from headway.base import answer_problem, check_keywords, plain_problem
-from headway.cache import CachedType, Isolation, Projection
+from headway.base import answer_problem, checked, plain_problem
+from headway.cache import CachedType, Isolation
 from headway.errors import DeclarationError
 from headway.mapper._mappers import Mapper, Need, R, R_contra, mapper_name, mapper_problem, needs_of, reading
-from headway.resource import ResourceType, ScopedType, is_marked, pb
+from headway.resource import ScopedType, is_marked, pb
 
 Passes = Callable[[CachedType[Any], "pb.Resource | None", "pb.Resource | None", bool, "Isolation | None"], bool]
 """The function of a predicate: (type, old, new, True if this run made the write, the check of users' functions)."""
@@ -70,13 +70,13 @@ def _update(name: str, differs: Callable[[pb.Resource, pb.Resource], bool]) -> P
     return Predicate(name, passes, updates_only=True)
 
 
-@check_keywords
+@checked()
 def content_changed() -> Predicate[Any]:
     """Pass updates by a Write, which changes the generation, but not updates of only a status."""
     return _update("content_changed()", lambda old, new: old.generation != new.generation)
 
 
-@check_keywords
+@checked()
 def data_changed() -> Predicate[Any]:
     """Pass updates that change the payload, or may do so because the function of a projection raised."""
     # A change of a status keeps the object, and comparing two equal ones takes longer.
@@ -85,37 +85,35 @@ def data_changed() -> Predicate[Any]:
     )
 
 
-@check_keywords
+@checked(keys="'color'")
 def metadata_changed(*keys: str) -> Predicate[Any]:
     """Pass updates that change the metadata or, if keys are given, any of these entries."""
     if not keys:
         return _update("metadata_changed()", lambda old, new: old.metadata != new.metadata)
-    _check_texts("metadata_changed", keys)
     return _update(
         f"metadata_changed({', '.join(map(repr, keys))})",
         lambda old, new: any(old.metadata.get(key) != new.metadata.get(key) for key in keys),
     )
 
 
-@check_keywords
+@checked(keys="'staff/teams'")
 def status_changed(*keys: str) -> Predicate[Any]:
     """Pass updates that change a status or, if keys are given, any status under these names."""
     if not keys:
         return _update("status_changed()", lambda old, new: old.status != new.status)
-    _check_texts("status_changed", keys)
     return _update(
         f"status_changed({', '.join(map(repr, keys))})",
         lambda old, new: any(old.status.get(key) != new.status.get(key) for key in keys),
     )
 
 
-@check_keywords
+@checked()
 def deletion_begun() -> Predicate[Any]:
     """Pass no update except the beginning of a deletion. Creations and deletions pass as well."""
     return _update("deletion_begun()", lambda _, __: False)
 
 
-@check_keywords
+@checked()
 def not_own_writes() -> Predicate[Any]:
     """Pass updates by other writers, but not those by this run of the controller.
 
@@ -124,21 +122,21 @@ def not_own_writes() -> Predicate[Any]:
     return Predicate("not_own_writes()", lambda _, __, ___, own, ____: not own, updates_only=True)
 
 
-@check_keywords
+@checked()
 def all_of(*predicates: When[R]) -> Predicate[R]:
     """Pass changes that pass all of these predicates."""
     made = _made("all_of", predicates)
     return _combined("all_of", made, _until(False, made))
 
 
-@check_keywords
+@checked()
 def any_of(*predicates: When[R]) -> Predicate[R]:
     """Pass changes that pass at least one of these predicates."""
     made = _made("any_of", predicates)
     return _combined("any_of", made, _until(True, made))
 
 
-@check_keywords
+@checked()
 def none_of(*predicates: When[R]) -> Predicate[R]:
     """Pass changes that pass none of these. If all are ready-made, creations and deletions still pass."""
     made = _made("none_of", predicates)
@@ -207,12 +205,6 @@ def predicate(where: str, given: object) -> Predicate[Any]:
     return Predicate(name, passes, updates_only=False)
 
 
-def _check_texts(where: str, keys: tuple[object, ...]) -> None:
-    for key in keys:
-        if not isinstance(key, str):
-            raise DeclarationError(f"{where} expects keys, such as {where}('colour'), not {key!r}")
-
-
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[R]):
     """A type that a controller watches. Created by `watch`."""
@@ -236,7 +228,7 @@ def watch_name(watch: Watch[Any]) -> str:
     return mapper_name(watch.mapper) + ("" if watch.when is None else f" when {watch.when.name}")
 
 
-@check_keywords
+@checked()
 def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None) -> Watch[R]:
     """``watches=[headway.watch(ROUTE, service_of, when=headway.predicates.content_changed())]``
 
@@ -247,9 +239,6 @@ def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None
 
     Raises DeclarationError.
     """
-    given: object = type
-    if not isinstance(given, ResourceType | ScopedType | Projection):
-        raise DeclarationError(f"watch expects a type, as app.type(...) returned it, and a mapper, not {given!r}")
     problem = mapper_problem(mapper)
     if problem:
         raise DeclarationError(f"watches[{type.name}] {problem}")

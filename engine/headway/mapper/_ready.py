@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar, overload
 
-from headway.base import check_keywords, check_plain
-from headway.cache import CachedType, CacheReader, Index, Projected, Projection
+from headway.base import check_plain, checked
+from headway.cache import CachedType, CacheReader, Index, Projected
 from headway.errors import DeclarationError
 from headway.mapper._mappers import (
     ChangeMapper,
@@ -27,8 +27,6 @@ from headway.mapper._mappers import (
 from headway.resource import (
     Resource,
     ResourceId,
-    ResourceType,
-    ScopedType,
     Stored,
     name_problem,
     pb,
@@ -44,7 +42,7 @@ Reference = ResourceId | pb.Reference | str | None
 """A reference to a resource: an id, a reference, or a name. None and an empty name refer to nothing."""
 
 
-@check_keywords
+@checked()
 def itself() -> ReadyMapper[Any]:
     """Map to the changed resource itself, if it is of the managed type."""
     return ReadyMapper("mappers.itself()", _self)
@@ -54,7 +52,7 @@ def _self(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerne
     return [resource.id] if resource.type.kind == target.kind else []
 
 
-@check_keywords
+@checked()
 def owner() -> ReadyMapper[Any]:
     """Map to the owner, if it is of the managed type."""
     return ReadyMapper("mappers.owner()", _owner)
@@ -65,7 +63,7 @@ def _owner(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concern
     return [] if id is None or id.type.unversioned != target.kind else [id]
 
 
-@check_keywords
+@checked()
 def owned() -> ReadyMapper[Any]:
     """Map to the managed resources that the changed resource owns."""
     return ReadyMapper("mappers.owned()", _owned, frozenset({Need(None, None)}))
@@ -75,7 +73,7 @@ def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Con
     return cache.owned(target, resource)
 
 
-@check_keywords
+@checked()
 def same_name() -> ReadyMapper[Any]:
     """Map to the managed resource of the same name, in the same tenancy as far as the managed type has one."""
     return ReadyMapper("mappers.same_name()", _same_name)
@@ -85,7 +83,7 @@ def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Con
     return [_named(resource.name, resource.id, target)]
 
 
-@check_keywords
+@checked()
 def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     """Map to the managed resource in a reference: ``mappers.reference(lambda route: route.data.service)``.
 
@@ -100,7 +98,7 @@ def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     )
 
 
-@check_keywords
+@checked()
 def references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
     """Map like `mappers.reference`, to several resources: ``mappers.references(lambda team: team.data.members)``."""
     form = "mappers.references(lambda team: team.data.members)"
@@ -150,7 +148,7 @@ def _of_reference(reference: pb.Reference, beside: ResourceId, target: CachedTyp
 def index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
 @overload
 def index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
-@check_keywords
+@checked()
 def index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
     """Map to the managed resources whose value in an index is the changed resource's id (without its uid).
 
@@ -158,11 +156,6 @@ def index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) ->
     the index holds something other than ids, ``value`` computes it: ``mappers.index(BY_TEAM, value=lambda team:
     team.name)``. None maps to nothing.
     """
-    given: object = index
-    if not isinstance(given, Index):
-        raise DeclarationError(
-            f"mappers.index expects an index on the managed type, as indexes.by made it, not {given!r}"
-        )
     if value is not None:
         check_plain(
             "mappers.index: value", value, 1, "a resource", "mappers.index(BY_TEAM, value=lambda team: team.name)"
@@ -180,7 +173,7 @@ def index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) ->
 def index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
 @overload
 def index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
-@check_keywords
+@checked()
 def index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
     """Map to the managed resources with a value that begins with ``value(resource)``; None maps to nothing.
 
@@ -193,7 +186,7 @@ def index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapp
 def index_parents(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
 @overload
 def index_parents(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
-@check_keywords
+@checked()
 def index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
     """Map to the managed resources with a value that is a prefix of the result of ``value(resource)``, or equal to it.
 
@@ -204,12 +197,8 @@ def index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMap
 
 
 def _by_path(
-    where: str, index: object, value: Callable[[R], Any], read: Callable[[CacheReader, Any], Concerned]
+    where: str, index: Index[Any, Any], value: Callable[[R], Any], read: Callable[[CacheReader, Any], Concerned]
 ) -> ReadyMapper[R]:
-    if not isinstance(index, Index):
-        raise DeclarationError(
-            f"{where} expects an index on the managed type, as headway.indexes.by made it, not {index!r}"
-        )
     check_plain(f"{where}: value", value, 1, "a resource", f"{where}(BY_PREFIX, lambda pod: pod.name)")
 
     def by_path(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
@@ -219,7 +208,7 @@ def _by_path(
     return ReadyMapper(f"{where}({index!r}, {mapper_name(value)})", by_path, frozenset({Need(None, index)}))
 
 
-@check_keywords
+@checked()
 def union(*mappers: Mapper[R]) -> Mapper[R]:
     """Map to everything that any of these mappers maps to, without duplicates."""
     _check("mappers.union", *mappers)
@@ -242,7 +231,7 @@ def union(*mappers: Mapper[R]) -> Mapper[R]:
     )
 
 
-@check_keywords
+@checked()
 def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     """Map like ``mapper``, but only with states that satisfy ``condition(resource)``.
 
@@ -278,7 +267,7 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     return ReadyMapper(name, state, needs)
 
 
-@check_keywords
+@checked()
 def change(
     function: Callable[[R | None, R | None, CacheReader], Concerned],
 ) -> ChangeMapper[R]:
@@ -292,7 +281,7 @@ def change(
     return ChangeMapper(f"mappers.change({mapper_name(function)})", function)
 
 
-@check_keywords
+@checked()
 def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]) -> ReadyMapper[R]:
     """Map by way of a third type: ``first`` maps to resources of ``type``, and ``then`` maps each existing one of them.
 
@@ -300,9 +289,6 @@ def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]
     pods that have it as a value of the index. A ready-made mapper given as ``first`` maps to ``type``. Changes of
     ``type`` itself are not mapped: watch it as well, with ``then`` as its mapper. ``type`` may be a projection.
     """
-    given: object = type
-    if not isinstance(given, ResourceType | ScopedType | Projection):
-        raise DeclarationError(f"mappers.through needs a type, as app.type(...) returned it, not {given!r}")
     _check("mappers.through", first, then)
     both: list[object] = [first, then]
     if any(isinstance(each, ChangeMapper) for each in both):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headway.base import async_problem, check_keywords, ended
+from headway.base import async_problem, checked, ended
 from headway.errors import DeclarationError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -15,7 +15,7 @@ _POLL_FORM = "RATES = headway.Poll(fetch_rates), with `async def fetch_rates() -
 _QUERY_FORM = "FEED = headway.BlockingQuery(fetch_feed), with `async def fetch_feed(after: int) -> tuple[int, T]`"
 
 
-@check_keywords
+@checked()
 @dataclass(frozen=True, slots=True)
 class Poll(Generic[T_co]):
     """``RATES = headway.Poll(fetch_rates)`` declares an async function whose result `Updates.poll` keeps up to date.
@@ -30,7 +30,7 @@ class Poll(Generic[T_co]):
             raise DeclarationError(f"the function of a poll: {ended(problem)} The form is: {_POLL_FORM}")
 
 
-@check_keywords
+@checked()
 @dataclass(frozen=True, slots=True)
 class BlockingQuery(Generic[T_co]):
     """``FEED = headway.BlockingQuery(fetch_feed)`` declares a blocking query, which `Updates.query` keeps up to date.

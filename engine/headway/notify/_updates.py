@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import math
 from collections.abc import Hashable
 from typing import Any, TypeVar
 
 import trio
 
-from headway.base import AsyncStream, async_problem, check_selection, check_text, check_trio, current_run, repr_text
+from headway.base import (
+    AsyncStream,
+    Delay,
+    async_problem,
+    check_selection,
+    check_text,
+    check_trio,
+    checked,
+    current_run,
+)
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
 from headway.notify._answers import Answers
@@ -99,9 +107,8 @@ class Updates(AsyncStream):
         )
         return self._handle(read, correlation_id)
 
-    def poll(
-        self, poll: Poll[T], *arguments: Hashable, max_age: float | None = None, correlation_id: str = ""
-    ) -> Handle[T]:
+    @checked(InvalidArgument, poll="headway.Poll(function)", max_age="max_age=30")
+    def poll(self, poll: Poll[T], *arguments: Hashable, max_age: Delay, correlation_id: str = "") -> Handle[T]:
         """Return a handle for the result of a function, which is called again when the result is too old.
 
         Args:
@@ -110,17 +117,12 @@ class Updates(AsyncStream):
             max_age: the age, in seconds, at which the function is called again. Up to a sixteenth is added at random.
         """
         self._check_open(correlation_id)
-        given: object = poll
-        if not isinstance(given, Poll):
-            raise InvalidArgument(f"poll() expects a headway.Poll(function), not {repr_text(given)}")
-        age: object = max_age
-        if isinstance(age, bool) or not isinstance(age, int | float) or not 0 < age < math.inf:
-            raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0: poll(RATES, max_age=30)")
         _check_arguments(poll.function, len(arguments), f"the {len(arguments)} arguments given to poll()")
         key = ("poll", poll, arguments)
         fetch: PollFetch[T] = self._answers.find(key, lambda: PollFetch(key, self._ended, poll, arguments))
         return self._handle(fetch, correlation_id, max_age)
 
+    @checked(InvalidArgument, query="headway.BlockingQuery(function)")
     def query(self, query: BlockingQuery[T], *arguments: Hashable, correlation_id: str = "") -> Handle[T]:
         """Return a handle for the result of a blocking query.
 
@@ -129,9 +131,6 @@ class Updates(AsyncStream):
             arguments: the further arguments of the function. Handles of equal functions and arguments share the calls.
         """
         self._check_open(correlation_id)
-        given: object = query
-        if not isinstance(given, BlockingQuery):
-            raise InvalidArgument(f"query() expects a headway.BlockingQuery(function), not {repr_text(given)}")
         _check_arguments(
             query.function, len(arguments) + 1, f"an index and the {len(arguments)} arguments given to query()"
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headway.base import check_keywords
+from headway.base import Delay, checked
 from headway.errors import InvalidArgument
 
 
-@check_keywords
+@checked(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """An exponential back-off, in seconds: `base * 2**n` after `n` earlier failures, but never more than `maximum`.
@@ -25,17 +25,12 @@ class Backoff:
         InvalidArgument: if `base` is not a finite number above 0, or `maximum` is not a finite number >= `base`.
     """
 
-    base: float = 0.005
-    maximum: float = 1000.0
+    base: Delay = 0.005
+    maximum: Delay = 1000.0
 
     def __post_init__(self) -> None:
-        if not (_is_finite(self.base) and self.base > 0):
-            raise InvalidArgument(f"Backoff.base is {self.base!r}: it must be a finite number of seconds above 0")
-        if not (_is_finite(self.maximum) and self.maximum >= self.base):
-            raise InvalidArgument(
-                f"Backoff.maximum is {self.maximum!r}: "
-                f"it must be a finite number of seconds, at least base ({self.base!r})"
-            )
+        if self.maximum < self.base:
+            raise InvalidArgument(f"Backoff(): maximum must be at least base ({self.base!r}), not {self.maximum!r}")
 
     def delay(self, failures: int) -> float:
         """Return the delay, in seconds, after a failure that followed `failures` earlier ones.
@@ -49,7 +44,3 @@ class Backoff:
             return min(math.ldexp(self.base, failures), self.maximum)
         except OverflowError:
             return self.maximum
-
-
-def _is_finite(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)

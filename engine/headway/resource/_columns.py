@@ -27,10 +27,8 @@ Columns = Mapping[str, str]
 """A mapping from the title of each column to the path of a field, such as ``office.rooms``."""
 
 
-def columns_problem(payload: type[Any], columns: object) -> str | None:
+def columns_problem(payload: type[Any], columns: Columns) -> str | None:
     """Return the problem with the columns of a payload, or None if they are valid."""
-    if not isinstance(columns, Mapping):
-        return f"columns {repr_text(columns, 80)} must be a mapping: {_FORM}"
     for title, path in columns.items():
         if problem := _title_problem(title) or _path_problem(payload, path):
             return f"columns: {problem}"
@@ -60,17 +58,17 @@ def column_texts(resource: Resource[Any]) -> list[str]:
         return ["?"] * len(paths)
 
 
-def _title_problem(title: object) -> str | None:
-    if not isinstance(title, str) or not title.strip() or not title.isprintable() or len(title) > _LONGEST:
+def _title_problem(title: str) -> str | None:
+    if not title.strip() or not title.isprintable() or len(title) > _LONGEST:
         return f"title {repr_text(title, 80)} must be 1 to {_LONGEST} printable characters: {_FORM}"
     if title in _OWN:
         return f"title {title!r} is reserved for a column of every table: choose another"
     return None
 
 
-def _path_problem(payload: type[betterproto2.Message], path: object) -> str | None:
-    if not isinstance(path, str) or not path:
-        return f"path {repr_text(path, 80)} must be the name of a field, or several names joined by dots: {_FORM}"
+def _path_problem(payload: type[betterproto2.Message], path: str) -> str | None:
+    if not path:
+        return f"path {path!r} must be the name of a field, or several names joined by dots: {_FORM}"
     cls = payload
     *outer, last = path.split(".")
     for name in outer:

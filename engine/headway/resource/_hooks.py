@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from headway.base import answer_problem, check_keywords, function_text, plain_problem, repr_text
+from headway.base import answer_problem, checked, function_text, plain_problem, repr_text
 from headway.errors import DeclarationError
 from headway.protobuf import REDACTED, REDACTED_CHANGED, Payload, holds_secrets, secret_values
 from headway.resource._ids import Kind, ResourceId
@@ -43,7 +43,7 @@ class Need(NamedTuple):
     id: ResourceId
 
 
-@check_keywords
+@checked()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks(Generic[T]):
     """Functions that fill in defaults and validate resources of a type. They run on every Write, on a copy.

@@ -54,7 +54,7 @@ class Registry:
         self._types[type.name] = type
         self._declares_none = False
 
-    def add_converter(self, older: object, newer: object, up: object, down: object) -> None:
+    def add_converter(self, older: ResourceType[Any], newer: ResourceType[Any], up: object, down: object) -> None:
         """Add a converter pair between two registered versions of a kind.
 
         Raises:
@@ -71,14 +71,12 @@ class Registry:
         chain = self._chains.get(step.older.kind)
         self._chains[step.older.kind] = VersionChain((step,)) if chain is None else chain.extended(step)
 
-    def store_as(self, type: object) -> None:
+    def store_as(self, type: ResourceType[Any]) -> None:
         """Make this type the storage version of its kind.
 
         Raises:
             DeclarationError: No converter is declared for the version, or the kind has another storage version.
         """
-        if not isinstance(type, ResourceType):
-            raise DeclarationError(f"store_as() expects a type, such as TEAM_V1, got {type!r}")
         self._check_own(type, f"store_as({type.name})")
         chain = self._chains.get(type.kind)
         if chain is None or type.name.version not in chain:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import betterproto2
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.base import check_keywords
+from headway.base import Range, checked
 from headway.errors import DeclarationError, InvalidArgument
 from headway.protobuf import Payload, bind_name, encode, module_name, redecorated_problem
 from headway.resource._columns import Columns, columns_problem
@@ -38,7 +38,7 @@ MAX_FIELDS = 100_000
 """The default maximum number of fields of a payload."""
 
 
-def _parts_problem(payload: object, scope: object, hooks: object, max_fields: object) -> str | None:
+def _payload_problem(payload: object) -> str | None:
     if not (isinstance(payload, type) and issubclass(payload, betterproto2.Message)):
         return (
             f"payload {payload!r} must be a message class: "
@@ -46,16 +46,10 @@ def _parts_problem(payload: object, scope: object, hooks: object, max_fields: ob
         )
     if problem := redecorated_problem(payload):
         return f"payload {problem}"
-    if not isinstance(scope, Scope):
-        return f"scope {scope!r} must be a headway.Scope, such as Scope.NAMESPACE"
-    if hooks is not None and not isinstance(hooks, Hooks):
-        return f"hooks {hooks!r} must be headway.Hooks(mutate=..., validate=...)"
-    if type(max_fields) is not int or max_fields < 1:
-        return f"max_fields {max_fields!r} must be a whole number of fields, such as {MAX_FIELDS}"
     return None
 
 
-@check_keywords
+@checked(scope="headway.Scope.NAMESPACE", hooks="headway.Hooks(mutate=...)", columns="{'LEAD': 'lead'}")
 class ResourceType(Generic[T]):
     """A resource type, declared by ``TEAM = app.type("staff", "v1", "Team", Team)``.
 
@@ -78,12 +72,10 @@ class ResourceType(Generic[T]):
         scope: Scope = Scope.NAMESPACE,
         hooks: Hooks[T] | None = None,
         columns: Columns | None = None,
-        max_fields: int = MAX_FIELDS,
+        max_fields: Annotated[int, Range(1)] = MAX_FIELDS,
     ) -> None:
         problem = (
-            type_problem(group, version, kind)
-            or _parts_problem(payload, scope, hooks, max_fields)
-            or columns_problem(payload, columns or {})
+            type_problem(group, version, kind) or _payload_problem(payload) or columns_problem(payload, columns or {})
         )
         if problem:
             raise DeclarationError(f"type {group}.{version}.{kind}: {problem}")
@@ -129,7 +121,7 @@ class ResourceType(Generic[T]):
             raise InvalidArgument(f"{self.name}: {problem}")
         return id
 
-    @check_keywords
+    @checked(InvalidArgument, partition="'default'", namespace="'sales'", name_prefix="'team-'", metadata="'tier=gold'")
     def within(
         self, *, partition: str = "*", namespace: str = "*", name_prefix: str = "", metadata: str = ""
     ) -> ScopedType[T]:

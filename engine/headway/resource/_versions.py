@@ -173,13 +173,8 @@ def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> Steps
         raise failed(f"{name} returned a payload that cannot be encoded: {error}") from error
 
 
-def step_of(older: object, newer: object, up: object, down: object) -> Step:
+def step_of(older: ResourceType[Any], newer: ResourceType[Any], up: object, down: object) -> Step:
     """Return a converter pair. Raises DeclarationError, which shows the correct form, if it is invalid."""
-    for given in (older, newer):
-        if not isinstance(given, ResourceType):
-            raise DeclarationError(f"a converter connects two types, got {given!r}: {_FORM}")
-    assert isinstance(older, ResourceType)
-    assert isinstance(newer, ResourceType)
     between = f"a converter from {older.name} to {newer.name}"
     if older.kind != newer.kind:
         raise DeclarationError(f"{between}: both must be versions of one kind, such as staff.v1.Team and staff.v2.Team")

@@ -126,7 +126,7 @@ class Within(NamedTuple):
         return first[1] != last[1] or (last[2] >= prefix and (first[2] <= prefix or first[2].startswith(prefix)))
 
 
-def scope_within(name: str, scope: Scope, partition: object, namespace: object, prefix: object, text: object) -> Within:
+def scope_within(name: str, scope: Scope, partition: str, namespace: str, prefix: str, text: str) -> Within:
     """Return the filter of a scope of a type. Raises InvalidArgument for the first invalid argument.
 
     Args:
@@ -141,7 +141,7 @@ def scope_within(name: str, scope: Scope, partition: object, namespace: object, 
     )
     if problem:
         raise InvalidArgument(f"{name}.within: {problem}")
-    found = Within(str(partition), str(namespace), str(prefix), selected(str(text)))
+    found = Within(partition, namespace, prefix, selected(text))
     if found.everything:
         raise InvalidArgument(
             f"{name}.within: expected a partition, a namespace, a name_prefix or metadata, such as "
@@ -158,10 +158,8 @@ def _unit_problem(field: str, value: object, *, exists: bool) -> str | None:
     return name_problem(field, value)
 
 
-def prefix_problem(field: str, prefix: object) -> str | None:
+def prefix_problem(field: str, prefix: str) -> str | None:
     """Return the problem of a beginning of names, which a caller gives as ``field``, or None."""
-    if not isinstance(prefix, str):
-        return f"{field} must be a string, such as 'team-', not {repr_text(prefix)}"
     if len(prefix) > MAX_NAME:
         return f"{field} {quoted(prefix)} must have at most {MAX_NAME} characters, as names have"
     if prefix != prefix.lower():
@@ -174,10 +172,8 @@ def prefix_problem(field: str, prefix: object) -> str | None:
     return None
 
 
-def selector_problem(field: str, text: object) -> str | None:
+def selector_problem(field: str, text: str) -> str | None:
     """Return the problem of a selector of metadata entries, or None. An empty selector selects everything."""
-    if not isinstance(text, str):
-        return f"{field} must be a string, not {repr_text(text)}: {_FORM}"
     if len(text) > MAX_SELECTOR:
         return f"{field} {quoted(text)} has {len(text)} characters: it must have at most {MAX_SELECTOR}"
     if any("\ud800" <= character <= "\udfff" for character in text):

@@ -60,7 +60,7 @@ class Topic(Generic[T]):
         *,
         wildcard: bool = False,
     ) -> None:
-        _check_declaration(name, payload, snapshot, wildcard)
+        _check_declaration(name, payload, snapshot)
         self.name = name
         self.payload = payload
         self.wildcard = wildcard
@@ -244,7 +244,7 @@ def subject_problem(subject: object) -> str | None:
     return None
 
 
-def _check_declaration(name: object, payload: object, snapshot: object, wildcard: object) -> None:
+def _check_declaration(name: object, payload: object, snapshot: object) -> None:
     problem = name_problem("a topic's name", name)
     if (
         problem is None
@@ -254,7 +254,5 @@ def _check_declaration(name: object, payload: object, snapshot: object, wildcard
         problem = f"payload {repr_text(payload)} must be a @headway.message class, or left out for bytes"
     if problem is None and (wrong := plain_problem(snapshot, 1, "a subject")):
         problem = f"snapshot {wrong}"
-    if problem is None and not isinstance(wildcard, bool):
-        problem = f"wildcard must be True or False, not {wildcard!r}"
     if problem:
         raise DeclarationError(f"app.topic: {ended(problem)} The form is: {FORM}")
