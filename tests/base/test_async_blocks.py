@@ -10,17 +10,20 @@ import pytest
 
 import headway
 from headway.base import async_block
+from headway.client import LeaseClient
 from headway.errors import InvalidArgument
 from headway.rpc import open_forwarder
 from headway.testing import one_shot
 from tests.helpers.pools import Pool, Summary
 
+# Never used.
+_never: Any = None
 OPENERS: dict[str, Callable[[], Any]] = {
     "headway.open_engine(": lambda: headway.open_engine("memory:"),
     "headway.open_workers(": lambda: headway.open_workers("127.0.0.1:1"),
     "headway.open_cache(": lambda: headway.open_cache("127.0.0.1:1", watches=[]),
     "headway.connect(": lambda: headway.connect("127.0.0.1:1"),
-    "hold_lease(": lambda: headway.hold_lease(None, "a", holder="b"),  # type: ignore[arg-type]  # never used
+    "hold_lease(": lambda: headway.hold_lease(LeaseClient(_never), "a", holder="b"),
     "open_forwarder(": lambda: open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]),
 }
 

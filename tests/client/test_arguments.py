@@ -75,16 +75,22 @@ READING: list[tuple[str, Call]] = [
     ("name_prefix must be a string, such as 'team-', not 3", lambda c: _watched(c, name_prefix=3)),
     ("filter must be a string, such as 'color=red, size!=big', not 3", lambda c: c.list(NOTE, filter=_wrong(3))),
     ("filter must be a string", lambda c: _first_page(c, filter={"color": "red"})),
-    ("size must be a whole number from 1 to 100000, such as 500, not 'x'", lambda c: _first_page(c, size="x")),
-    ("size must be a whole number from 1 to 100000, such as 500, not None", lambda c: _first_page(c, size=None)),
-    ("size must be a whole number from 1 to 100000, such as 500, not 0", lambda c: _first_page(c, size=0)),
-    ("size must be a whole number from 1 to 100000, such as 500, not 100001", lambda c: _first_page(c, size=100_001)),
+    ("size must be a whole number from 1 to 100000, such as size=500, not 'x'", lambda c: _first_page(c, size="x")),
+    ("size must be a whole number from 1 to 100000, such as size=500, not None", lambda c: _first_page(c, size=None)),
+    ("size must be a whole number from 1 to 100000, such as size=500, not 0", lambda c: _first_page(c, size=0)),
     (
-        "resume_after must be a Position, such as progress.position, not 5: a revision alone doesn't name its store",
+        "size must be a whole number from 1 to 100000, such as size=500, not 100001",
+        lambda c: _first_page(c, size=100_001),
+    ),
+    (
+        "resume_after must be a Position, such as progress.position (a revision alone doesn't name its store), not 5",
         lambda c: _watched(c, resume_after=5),
     ),
     ("resume_after must be a Position", lambda c: _watched(c, resume_after=NOTE.new("core"))),
-    ("owner must be a Resource, or its id with its uid, not 'core'", lambda c: c.list_by_owner(_wrong("core"))),
+    (
+        "owner must be a resource or an id, such as team, or team.id with its uid, not 'core'",
+        lambda c: c.list_by_owner(_wrong("core")),
+    ),
 ]
 WRITING: list[tuple[str, Call]] = [
     ("expected a resource, as made by TYPE.new(name, data), got None", lambda c: c.apply_over(None, _wrong(None))),
@@ -138,12 +144,12 @@ async def test_wrong_argument_is_refused_before_the_call(client: Client, calls: 
 
 TERM = "term must be a whole number >= 1, such as the `term` of acquire()'s answer, not "
 LEASES: list[tuple[str, Leases]] = [
-    ("ttl must be from 1 to 3600 seconds, not '5'", lambda c: c.acquire("s", "w", ttl=_wrong("5"))),
-    ("ttl must be from 1 to 3600 seconds, not 0.5", lambda c: c.acquire("s", "w", ttl=0.5)),
-    ("ttl must be from 1 to 3600 seconds, not True", lambda c: c.acquire("s", "w", ttl=True)),
-    ("wait must be from 0 to 20 seconds, not 21", lambda c: c.acquire("s", "w", 5, wait=21)),
-    ("wait must be from 0 to 20 seconds, not None", lambda c: c.acquire("s", "w", 5, wait=_wrong(None))),
-    ("patience must be >= 0 seconds, not '5'", lambda c: c.acquire("s", "w", 5, patience=_wrong("5"))),
+    ("ttl must be a number of seconds from 1 to 3600, not '5'", lambda c: c.acquire("s", "w", ttl=_wrong("5"))),
+    ("ttl must be a number of seconds from 1 to 3600, not 0.5", lambda c: c.acquire("s", "w", ttl=0.5)),
+    ("ttl must be a number of seconds from 1 to 3600, not True", lambda c: c.acquire("s", "w", ttl=True)),
+    ("wait must be a number of seconds from 0 to 20, not 21", lambda c: c.acquire("s", "w", 5, wait=21)),
+    ("wait must be a number of seconds from 0 to 20, not None", lambda c: c.acquire("s", "w", 5, wait=_wrong(None))),
+    ("patience must be a number of seconds >= 0, not '5'", lambda c: c.acquire("s", "w", 5, patience=_wrong("5"))),
     ("attempt must be a string", lambda c: c.acquire("s", "w", 5, attempt=_wrong(3))),
     ("name must be a string, such as 'staff/reports', not 3", lambda c: c.acquire(_wrong(3), "w", 5)),
     ("holder must be a string, such as 'web-1', not None", lambda c: c.acquire("s", _wrong(None), 5)),
@@ -151,14 +157,17 @@ LEASES: list[tuple[str, Leases]] = [
     (f"{TERM}1.5", lambda c: c.keep_alive("s", "w", _wrong(1.5))),
     (f"{TERM}None", lambda c: c.release("s", "w", _wrong(None))),
     ("holder must be a string", lambda c: c.release("s", _wrong(3), 1)),
-    ("timeout must be >= 0 seconds, not '3'", lambda c: c.keep_alive("s", "w", 1, timeout=_wrong("3"))),
-    ("timeout must be >= 0 seconds, not -1", lambda c: c.release("s", "w", 1, timeout=-1)),
+    ("timeout must be a number of seconds >= 0, not '3'", lambda c: c.keep_alive("s", "w", 1, timeout=_wrong("3"))),
+    ("timeout must be a number of seconds >= 0, not -1", lambda c: c.release("s", "w", 1, timeout=-1)),
     ("name_prefix must be a string, such as 'staff/', not 3", lambda c: c.list(_wrong(3))),
     ("controller must be a string, such as 'staff/teams', not 3", lambda c: c.raise_fence(_wrong(3), "")),
     ("member must be a string", lambda c: c.raise_fence("c", _wrong(None))),
     ("term must be a whole number >= 0", lambda c: c.raise_fence("c", "", term=_wrong("3"))),
     ("number must be a whole number >= 0", lambda c: c.raise_fence("c", "", number=_wrong(1.5))),
-    ("fence must be the `fence` of raise_fence()'s answer, not None", lambda c: c.record_checkpoint(_wrong(None), 1)),
+    (
+        "fence must be a Fence, such as the `fence` of raise_fence()'s answer, not",
+        lambda c: c.record_checkpoint(_wrong(None), 1),
+    ),
     ("revision must be a whole number >= 0", lambda c: c.record_checkpoint(FENCE, _wrong("1"))),
 ]
 
@@ -171,7 +180,7 @@ async def test_wrong_argument_about_a_lease_is_refused(client: Client, says: str
 
 
 async def test_lease_is_held_with_the_leases_of_a_client(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match=r"expects the leases of a client, as client\.leases, not <"):
+    with pytest.raises(InvalidArgument, match=r"leases must be a LeaseClient, such as client\.leases, not <"):
         async with hold_lease(_wrong(client), "s", holder="w"):
             pytest.fail("the lease was acquired")
 
@@ -182,7 +191,11 @@ async def test_lease_is_held_with_the_leases_of_a_client(client: Client) -> None
         ("", {}, "condition '' must be the type of a condition, such as 'Ready'"),
         (headway.Condition("Ready"), {}, "condition must be a string, such as 'Ready', not Condition"),
         ("Ready", {"state": True}, "state must be a headway.ConditionState, such as FALSE, not True"),
-        ("Ready", {"state": "TRUE"}, "state must be a headway.ConditionState, such as FALSE, not 'TRUE'"),
+        (
+            "Ready",
+            {"state": "TRUE"},
+            "state must be a headway.ConditionState, such as FALSE, not 'TRUE'",
+        ),
         ("Ready", {"key": 3}, "key must be a string, such as 'staff/teams', not 3"),
     ],
 )
@@ -195,7 +208,9 @@ async def test_condition_that_can_never_hold_is_refused(
 
 
 async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match="ttl must be from 1 to 3600 seconds, not '5'"):
+    with pytest.raises(
+        InvalidArgument, match=r"ttl must be a number of seconds from 1 to 3600, such as ttl=15\.0, not '5'"
+    ):
         async with hold_lease(client.leases, "s", holder="w", ttl=_wrong("5")):
             pytest.fail("the lease was acquired")
 

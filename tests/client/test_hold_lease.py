@@ -321,7 +321,7 @@ async def test_invalid_requests_and_missing_rights_are_raised_at_once(autojump_c
     """Waiting does not solve these problems."""
     world = World(autojump_clock)
     for name, ttl, said in (
-        (NAME, 0.1, "ttl must be from 1 to 3600 seconds, not 0.1"),
+        (NAME, 0.1, "ttl must be a number of seconds from 1 to 3600, such as ttl=15.0, not 0.1"),
         ("no name", 15, "is not a valid lease name"),
         (NAME, -1, "ttl"),
     ):

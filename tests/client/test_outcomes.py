@@ -173,7 +173,7 @@ def test_argument_that_is_not_a_type_is_named(way: str) -> None:
     async def ask() -> None:
         await (asked("Note") if way in ("list", "watch") else asked("Note", "one"))
 
-    with pytest.raises(errors.InvalidArgument, match=r"as app\.type\(\.\.\.\) returns it, got 'Note'"):
+    with pytest.raises(errors.InvalidArgument, match=r"type from app\.type\(\.\.\.\), not 'Note'"):
         trio.run(ask)
 
 

@@ -102,9 +102,12 @@ async def test_batches_are_typed_and_their_resources_are_copies() -> None:
     [
         (list, "got 0 subjects: give from 1 to 64"),
         (lambda: [headway.Subject(TEAM, f"x{number}") for number in range(65)], "got 65 subjects"),
-        (lambda: TEAM, "expects a list of subjects, such as [TEAM"),
-        (lambda: "team", "expects a list of subjects"),
-        (lambda: ["team"], "expects a type or a topic, such as TEAM"),
+        (lambda: TEAM, "subjects must be a list, such as [TEAM"),
+        (lambda: "team", "subjects must be a list"),
+        (
+            lambda: ["team"],
+            "subjects[0] must be a resource type from app.type(...) or a Topic or a Subject, as in [TEAM",
+        ),
         (lambda: [headway.Subject(TEAM, "Core")], "is not a valid name"),
         (lambda: [headway.Subject(SITE, "a", namespace="b")], "namespace"),
         (lambda: [headway.Subject(TEAM, "a", name_prefix="a")], "exclude each other: give one"),
@@ -124,8 +127,11 @@ async def test_wrong_subject_is_refused_at_once(subjects: Callable[[], Any], err
     ("options", "error"),
     [
         ({"resume_after": 5}, "resume_after must be a SubscriptionPosition, such as batch.position, not 5"),
-        ({"progress_interval": 0}, "progress_interval must be from 0.001 to 3600 seconds, not 0"),
-        ({"progress_interval": 3601}, "progress_interval must be from 0.001 to 3600 seconds"),
+        (
+            {"progress_interval": 0},
+            "progress_interval must be a number of seconds from 0.001 to 3600, such as progress_interval=1.0, not 0",
+        ),
+        ({"progress_interval": 3601}, "progress_interval must be a number of seconds from 0.001 to 3600"),
     ],
 )
 async def test_wrong_option_is_refused_at_once(options: dict[str, Any], error: str) -> None:

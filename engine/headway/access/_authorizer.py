@@ -17,8 +17,8 @@ from headway.access._limiter import Limiter
 from headway.access._login import Login
 from headway.access._policy import ANY, Rule, Verb
 from headway.access._tokens import REFUSED, Token
-from headway.base import repr_text, safe_report
-from headway.errors import DeclarationError, PermissionDenied, Unauthenticated
+from headway.base import Count, checked, safe_report
+from headway.errors import PermissionDenied, Unauthenticated
 from headway.events import AccessChanged, Report
 from headway.resource import TypeName
 from headway.rpc import TOKEN_HEADER
@@ -65,6 +65,7 @@ class Denial(NamedTuple):
         return ", ".join(parts)
 
 
+@checked(access="headway.access.load_access('access.yaml')")
 class Authorizer:
     """The authorizer of one server. It identifies each request once. Use the returned `Identity` to check permissions.
 
@@ -75,13 +76,7 @@ class Authorizer:
             each watch is asked about every commit.
     """
 
-    def __init__(self, access: Access, *, clock: Clock = time.time, max_streams: int = 10_000) -> None:
-        given: object = access
-        if not isinstance(given, Access):
-            raise DeclarationError(
-                "Authorizer() expects policies and tokens, such as headway.access.load_access('access.yaml'), "
-                f"not {repr_text(given)}"
-            )
+    def __init__(self, access: Access, *, clock: Clock = time.time, max_streams: Count = 10_000) -> None:
         self._access = access
         self._clock = clock
         # Imported here, to keep `import headway` light: only a server with access control needs it.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from headway.api import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
-from headway.base import check_selection, check_text, repr_text
+from headway.api import MAX_NUMBER, MAX_TTL_MS, MIN_TTL_MS
+from headway.base import Range, check_text, repr_text
 from headway.errors import InvalidArgument, PayloadError, Unavailable
 from headway.protobuf import encode
 from headway.resource import (
     ConditionState,
-    Position,
     Resource,
     ResourceId,
     ResourceType,
@@ -23,32 +22,22 @@ from headway.resource import (
     unicode_problem,
 )
 
-TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
-"""The bounds of a lease's ttl in seconds."""
-
-
-def check_whole(name: str, given: object, least: int = 0, most: int = MAX_NUMBER, *, example: str) -> None:
-    """Raise InvalidArgument if an argument is not a whole number in a range."""
-    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
-        bounds = f">= {least}" if most == MAX_NUMBER else f"from {least} to {most}"
-        raise InvalidArgument(f"{name} must be a whole number {bounds}, such as {example}, not {repr_text(given)}")
+Ttl = Annotated[float, Range(MIN_TTL_MS / 1000, MAX_TTL_MS / 1000, unit="seconds")]
+Patience = Annotated[float, Range(0, math.inf, unit="seconds")]
+Number = Annotated[int, Range(0, MAX_NUMBER)]
 
 
 def check_revision(given: object) -> None:
     """Raise InvalidArgument if a ``min_revision`` is not a revision."""
-    check_whole("min_revision", given, example="event.revision or int(resource.version)")
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MAX_NUMBER:
+        raise InvalidArgument(
+            "min_revision must be a whole number >= 0, such as event.revision or int(resource.version), "
+            f"not {repr_text(given)}"
+        )
 
 
-def check_seconds(name: str, given: object, least: float, most: float = math.inf) -> None:
-    """Raise InvalidArgument if an argument is not a number of seconds in a range."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
-        bounds = f">= {least:g} seconds" if most == math.inf else f"from {least:g} to {most:g} seconds"
-        raise InvalidArgument(f"{name} must be {bounds}, not {repr_text(given)}")
-
-
-def milliseconds(name: str, seconds: float, least: float, most: float) -> int:
-    """Check a number of seconds and return it in milliseconds."""
-    check_seconds(name, seconds, least, most)
+def milliseconds(seconds: float) -> int:
+    """Return a number of seconds in milliseconds."""
     return math.ceil(seconds * 1000)
 
 
@@ -61,12 +50,6 @@ def check_position(given: pb.Position | None, min_revision: int) -> None:
     if min_revision and (at is None or at.revision < min_revision):
         stands = "did not report its revision" if at is None else f"is at revision {at.revision}"
         raise Unavailable(f"the server {stands}, below min_revision {min_revision}")
-
-
-def check_type(given: object) -> None:
-    """Raise InvalidArgument if the argument is not a resource type."""
-    if not isinstance(given, ResourceType):
-        raise InvalidArgument(f"expected a resource type, as app.type(...) returns it, got {given!r}")
 
 
 def check_status(key: object, conditions: object, observed_generation: object) -> None:
@@ -108,36 +91,6 @@ def check_condition(condition: pb.Condition) -> None:
         raise InvalidArgument(f"{where}: resource: {error}") from error
 
 
-def check_size(given: object) -> None:
-    """Raise InvalidArgument if the argument is not the size of a page."""
-    check_whole("size", given, 1, MAX_PAGE, example="500")
-
-
-def resumed_position(given: object) -> pb.Position | None:
-    """Return the wire message for the position to resume a watch after.
-
-    Raises:
-        InvalidArgument: the argument is not a position, such as a revision alone.
-    """
-    if given is None:
-        return None
-    if not isinstance(given, Position):
-        raise InvalidArgument(
-            "resume_after must be a Position, such as progress.position, "
-            f"not {repr_text(given)}: a revision alone doesn't name its store"
-        )
-    return given.message()
-
-
-def owner_id(given: object) -> ResourceId:
-    """Return the id of an owner. Raise InvalidArgument if the argument is neither a resource nor an id."""
-    if isinstance(given, Resource):
-        return given.id
-    if not isinstance(given, ResourceId):
-        raise InvalidArgument(f"owner must be a Resource, or its id with its uid, not {repr_text(given)}")
-    return given
-
-
 def deleted_id(given: object, version: object) -> ResourceId:
     """Return the id of a resource to delete. Raise InvalidArgument if an argument is of another class than declared."""
     check_text("version", version, "resource.version")
@@ -156,13 +109,8 @@ def deleted_id(given: object, version: object) -> ResourceId:
 def list_request(
     type: ResourceType[Any] | ScopedType[Any], partition: str, namespace: str, name_prefix: str, filter: str
 ) -> pb.ListRequest:
-    """Return the request for a list.
-
-    Raises:
-        InvalidArgument: an argument is of another class than declared.
-    """
+    """Return the request for a list."""
     searched = range_searched(type, partition, namespace, name_prefix)
-    check_text("filter", filter, "'color=red, size!=big'")
     return pb.ListRequest(
         type=type.name.message(),
         tenancy=searched.tenancy,
@@ -185,28 +133,22 @@ def range_searched(
     """Return what a List or WatchList of a type or of a scope selects.
 
     Raises:
-        InvalidArgument: an argument is of another class than declared, or is given together with a scope.
+        InvalidArgument: an argument is given together with a scope.
     """
     if not isinstance(type, ScopedType):
-        return Searched(tenancy_searched(type, partition, namespace, name_prefix), name_prefix, "")
+        return Searched(tenancy_searched(type, partition, namespace), name_prefix, "")
     if (partition, namespace, name_prefix) != ("*", "*", ""):
         raise InvalidArgument(
             f"{type!r} was given together with partition {partition!r}, namespace {namespace!r} and name_prefix "
             f"{name_prefix!r}: leave them out, and declare another scope with TYPE.within(...)"
         )
     range = type.range
-    tenancy = tenancy_searched(type.of, range.partition, range.namespace, range.name_prefix)
+    tenancy = tenancy_searched(type.of, range.partition, range.namespace)
     return Searched(tenancy, range.name_prefix, range.selector)
 
 
-def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str, name_prefix: str) -> pb.Tenancy:
-    """Return the tenancy of a List or WatchList, without the units that the type's scope lacks.
-
-    Raises:
-        InvalidArgument: an argument is of another class than declared.
-    """
-    check_type(type)
-    check_selection(partition, namespace, name_prefix)
+def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
+    """Return the tenancy of a List or WatchList, without the units that the type's scope lacks."""
     return pb.Tenancy(
         partition="" if type.scope is Scope.CLUSTER else partition,
         namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
@@ -219,7 +161,9 @@ def id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespa
     Raises:
         InvalidArgument: the id is of another kind than the type, or neither a name nor an id.
     """
-    check_type(type)
+    given: object = type
+    if not isinstance(given, ResourceType):
+        raise InvalidArgument(f"type must be a resource type from app.type(...), not {given!r}")
     if isinstance(id, str):
         return type.id(id, partition=partition, namespace=namespace)
     try:

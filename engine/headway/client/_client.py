@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from headway.api import FAILED, Call, Channel, ResourceApi, Token, token_metadata
-from headway.base import repr_text
+from headway.api import FAILED, MAX_PAGE, Call, Channel, ResourceApi, Token, token_metadata
+from headway.base import Range, checked, repr_text
 from headway.client._arguments import (
+    Number,
     check_position,
     check_revision,
-    check_size,
     check_status,
     deleted_id,
     id_of,
     list_request,
     milliseconds,
-    owner_id,
     range_searched,
-    resumed_position,
 )
 from headway.client._create_apply import create, stored_already
 from headway.client._lease import LeaseClient
@@ -47,6 +45,17 @@ from headway.resource import (
 T = TypeVar("T", bound=Payload)
 Request = TypeVar("Request", bound=Any)
 Reply = TypeVar("Reply")
+
+checked_read = checked(
+    InvalidArgument,
+    partition="'default', or '*' for any",
+    namespace="'default', or '*' for any",
+    name_prefix="'team-'",
+    filter="'color=red, size!=big'",
+    min_revision="event.revision or int(resource.version)",
+    resume_after="progress.position (a revision alone doesn't name its store)",
+)
+"""The decorator of functions that read several resources."""
 
 _APPLY_ATTEMPTS = 8
 
@@ -129,6 +138,7 @@ class Client(Subscribing):
             raise NotFound(f"{wanted} not found")
         return Resource(type, reply.resource)
 
+    @checked_read
     async def list(
         self,
         type: ResourceType[T] | ScopedType[T],
@@ -137,7 +147,7 @@ class Client(Subscribing):
         namespace: str = "*",
         name_prefix: str = "",
         filter: str = "",
-        min_revision: int = 0,
+        min_revision: Number = 0,
     ) -> builtins.list[Resource[T]]:
         """Return all resources of a type at one revision, sorted by partition, namespace and name (``*`` for any).
 
@@ -146,7 +156,6 @@ class Client(Subscribing):
         watch. If you don't have permission to watch, however, it must fit in one reply of at most 64 MiB, so use
         `pages` for larger lists.
         """
-        check_revision(min_revision)
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.min_revision = min_revision
         found = await read_snapshot(self._channel, request, self._metadata, self._allow)
@@ -157,11 +166,12 @@ class Client(Subscribing):
         check_position(reply.position, min_revision)
         return await in_turns(type.view, reply.resources)
 
+    @checked_read
     async def pages(
         self,
         type: ResourceType[T] | ScopedType[T],
         *,
-        size: int = 500,
+        size: Annotated[int, Range(1, MAX_PAGE)] = 500,
         partition: str = "*",
         namespace: str = "*",
         name_prefix: str = "",
@@ -172,7 +182,6 @@ class Client(Subscribing):
         Each page is read on demand. A resource that exists throughout appears exactly once, but a resource that is
         created or deleted during the iteration may be missing.
         """
-        check_size(size)
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.page_size = size
         while True:
@@ -182,12 +191,14 @@ class Client(Subscribing):
                 return
             request.page_token = reply.next_page_token
 
+    @checked(InvalidArgument, owner="team, or team.id with its uid")
     async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
         """Return the resources of all registered types that this incarnation owns. The id must have a uid.
 
         A resource in an unregistered version is read in a registered one, if the server can convert it.
         """
-        request = pb.ListByOwnerRequest(owner=owner_id(owner).message())
+        id = owner.id if isinstance(owner, Resource) else owner
+        request = pb.ListByOwnerRequest(owner=id.message())
         reply = await self._call(self._resources.list_by_owner, request)
         return await in_registered_versions(self.get, self._registry, reply.resources)
 
@@ -303,6 +314,7 @@ class Client(Subscribing):
             return None
         return Resource(type, left)
 
+    @checked_read
     def watch(
         self,
         type: ResourceType[T] | ScopedType[T],
@@ -311,7 +323,7 @@ class Client(Subscribing):
         namespace: str = "*",
         name_prefix: str = "",
         resume_after: Position | None = None,
-        progress_interval: float | None = None,
+        progress_interval: Annotated[float, Range(0, 3600, unit="seconds")] | None = None,
     ) -> WatchStream[T]:
         """Watch a type: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
@@ -328,8 +340,8 @@ class Client(Subscribing):
             type=type.name.message(),
             name_prefix=searched.name_prefix,
             metadata_filter=searched.selector,
-            resume_after=resumed_position(resume_after),
-            bookmark_interval_ms=milliseconds("progress_interval", progress_interval, 0, 3600),
+            resume_after=None if resume_after is None else resume_after.message(),
+            bookmark_interval_ms=milliseconds(progress_interval),
             bookmarks=True,
         )
         if self._allow is not None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import trio
 
-from headway.base import async_block, chance, check_trio, repr_text, safe_report
-from headway.client._arguments import TTL, check_seconds
+from headway.base import async_block, chance, check_trio, checked, safe_report
+from headway.client._arguments import Ttl
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, InvalidArgument, LeaseLost, RemoteError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseEnded, LeaseTaken, Report, ignore
@@ -192,8 +192,9 @@ class HeldLease:
 
 
 @async_block
+@checked(InvalidArgument, leases="client.leases", name="'staff/reports'", holder="'web-1'")
 async def hold_lease(
-    leases: LeaseClient, name: str, *, holder: str, ttl: float = 15.0, report: Report = ignore
+    leases: LeaseClient, name: str, *, holder: str, ttl: Ttl = 15.0, report: Report = ignore
 ) -> AsyncIterator[HeldLease]:
     """Hold a lease while the block runs::
 
@@ -222,10 +223,6 @@ async def hold_lease(
         LeaseLost: the lease was lost or could not be renewed in time.
     """
     check_trio("headway.hold_lease")
-    given: object = leases
-    if not isinstance(given, LeaseClient):
-        raise InvalidArgument(f"hold_lease() expects the leases of a client, as client.leases, not {repr_text(given)}")
-    check_seconds("ttl", ttl, *TTL)
     report = safe_report(report)
     with measured_pauses() as pauses:
         term = await _Acquisition(leases, name, holder, ttl, report, pauses, attempt=uuid.uuid4().hex).run()

@@ -6,20 +6,36 @@ import builtins
 import datetime
 import math
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.api import MAX_WAIT_MS, Call, Channel, LeaseApi, Metadata
-from headway.base import check_text, repr_text
-from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
+from headway.base import Range, checked
+from headway.client._arguments import Number, Patience, Ttl, milliseconds
 from headway.client._refusals import of_client
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb, position
 
+_checked = checked(
+    InvalidArgument,
+    name="'staff/reports'",
+    holder="'web-1'",
+    attempt="str(uuid.uuid4())",
+    term="the `term` of acquire()'s answer",
+    name_prefix="'staff/'",
+    controller="'staff/teams'",
+    member="'1', or '' without shards",
+    number="1",
+    fence="the `fence` of raise_fence()'s answer",
+    revision="event.revision",
+)
+
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
+Term = Annotated[Number, Range(1)]
+Wait = Annotated[float, Range(0, MAX_WAIT_MS / 1000, unit="seconds")]
 
 
 class RunFence(NamedTuple):
@@ -94,8 +110,9 @@ class LeaseClient:
         """
         return bool(getattr(self._channel, "lasting_leases", False))
 
+    @_checked
     async def acquire(
-        self, name: str, holder: str, ttl: float, *, attempt: str = "", wait: float = 0.0, patience: float = 0.0
+        self, name: str, holder: str, ttl: Ttl, *, attempt: str = "", wait: Wait = 0.0, patience: Patience = 0.0
     ) -> LeaseAnswer:
         """Acquire a lease for ``ttl`` seconds, or return its current holder.
 
@@ -112,53 +129,47 @@ class LeaseClient:
             patience: extra seconds to wait for the reply. Repeating a request too early ends the term that the server
                 may have just granted.
         """
-        _check_names(name, holder)
-        check_text("attempt", attempt, "str(uuid.uuid4())")
-        check_seconds("patience", patience, 0)
         request = lease_pb.AcquireRequest(
             name=name,
             holder=holder,
-            ttl_ms=milliseconds("ttl", ttl, *TTL),
+            ttl_ms=milliseconds(ttl),
             attempt=attempt,
-            wait_ms=milliseconds("wait", wait, 0, MAX_WAIT_MS / 1000),
+            wait_ms=milliseconds(wait),
         )
         timeout = self._timeout + max(wait, patience)
         reply = await self._call(self._leases.acquire, request, timeout)
         return LeaseAnswer(reply.acquired, reply.holder, reply.term, reply.retry_after_ms / 1000)
 
-    async def keep_alive(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
+    @_checked
+    async def keep_alive(self, name: str, holder: str, term: Term, *, timeout: Patience = math.inf) -> None:
         """Renew a lease for another ttl.
 
         Raises:
             LeaseLost: the term has ended.
         """
-        _check_held(name, holder, term, timeout)
         request = lease_pb.KeepAliveRequest(name=name, holder=holder, term=term)
         await self._call(self._leases.keep_alive, request, min(timeout, self._timeout))
 
-    async def release(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
+    @_checked
+    async def release(self, name: str, holder: str, term: Term, *, timeout: Patience = math.inf) -> None:
         """Release a lease before it expires. If the term has already ended, do nothing."""
-        _check_held(name, holder, term, timeout)
         request = lease_pb.ReleaseRequest(name=name, holder=holder, term=term)
         await self._call(self._leases.release, request, min(timeout, self._timeout))
 
+    @_checked
     async def list(self, name_prefix: str = "") -> builtins.list[LeaseInfo]:
         """Return the held leases whose names begin with the prefix, sorted by name."""
-        check_text("name_prefix", name_prefix, "'staff/'")
         request = lease_pb.ListRequest(name_prefix=name_prefix)
         reply = await self._call(self._leases.list, request, self._timeout)
         return [_info(each) for each in reply.leases]
 
-    async def raise_fence(self, controller: str, member: str, *, term: int = 0, number: int = 0) -> RunFence:
+    @_checked
+    async def raise_fence(self, controller: str, member: str, *, term: Number = 0, number: Number = 0) -> RunFence:
         """Raise a controller's fence by a commit. With term 0, the new term is one above the stored one.
 
         Raises:
             Fenced: the stored fence is higher, or the lease is held in another term.
         """
-        check_text("controller", controller, "'staff/teams'")
-        check_text("member", member, "'1', or '' without shards")
-        check_whole("term", term, example="the `term` of acquire()'s answer, or 0 for the next one")
-        check_whole("number", number, example="1")
         request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
         reply = await self._call(self._leases.raise_fence, request, self._timeout)
         raised_at = position(reply.position)
@@ -166,16 +177,13 @@ class LeaseClient:
             raise Unavailable("the reply to Raise has no fence or no position")
         return RunFence(reply.fence, raised_at, reply.settled_revision)
 
-    async def record_checkpoint(self, fence: pb.Fence, revision: int, known: Position | None = None) -> None:
+    @_checked
+    async def record_checkpoint(self, fence: pb.Fence, revision: Number, known: Position | None = None) -> None:
         """Store with the fence that its controller has no pending work up to ``revision``.
 
         ``known`` is the newest position that the controller has seen. StoreChanged is raised if the store never had it:
         it was restored since, and the revision belongs to a history that is lost.
         """
-        given: object = fence
-        if not isinstance(given, pb.Fence):
-            raise InvalidArgument(f"fence must be the `fence` of raise_fence()'s answer, not {repr_text(given)}")
-        check_whole("revision", revision, example="event.revision")
         request = lease_pb.RecordSettledRequest(
             fence=fence, revision=revision, known=None if known is None else known.message()
         )
@@ -189,18 +197,6 @@ class LeaseClient:
                 return await method(Call(self._metadata), request)
         what = type(request).__name__.removesuffix("Request")
         raise Unavailable(f"{what} was not answered within {timeout:g} s")
-
-
-def _check_names(name: object, holder: object) -> None:
-    check_text("name", name, "'staff/reports'")
-    check_text("holder", holder, "'web-1'")
-
-
-def _check_held(name: object, holder: object, term: object, timeout: object) -> None:
-    """Raise InvalidArgument if an argument of a call about a held lease is of another class than declared."""
-    _check_names(name, holder)
-    check_whole("term", term, 1, example="the `term` of acquire()'s answer")
-    check_seconds("timeout", timeout, 0)
 
 
 def _info(lease: lease_pb.Lease) -> LeaseInfo:

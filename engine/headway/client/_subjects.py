@@ -7,15 +7,16 @@ from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import MAX_SUBJECTS
-from headway.base import check_text, repr_text
+from headway.base import checked
 from headway.client._arguments import tenancy_searched
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType
 from headway.subscription import Topic
 
-_FORM = "TEAM, headway.Subject(TEAM, 'core'), headway.Subject(TEAM, namespace='a') or headway.Subject(RATES, 'EUR')"
+FORM = "TEAM, headway.Subject(TEAM, 'core'), headway.Subject(TEAM, namespace='a') or headway.Subject(RATES, 'EUR')"
 
 
+@checked(InvalidArgument, name="'core'", partition="'default'", namespace="'a'", name_prefix="'team-'")
 class Subject:
     """A part of a type or a topic, for `Client.subscribe`: ``headway.Subject(TEAM, "core")``.
 
@@ -35,21 +36,15 @@ class Subject:
         namespace: str = "",
         name_prefix: str = "",
     ) -> None:
-        check_text("name", name, "'core'")
-        given: object = source
-        if isinstance(given, Topic):
+        if isinstance(source, Topic):
             if partition or namespace or name_prefix:
                 raise InvalidArgument(
-                    f"Subject({given!r}): a topic has no partition, namespace or name_prefix: give a name, or none"
+                    f"Subject({source!r}): a topic has no partition, namespace or name_prefix: give a name, or none"
                 )
-        elif not isinstance(given, ResourceType):
-            raise InvalidArgument(f"Subject() expects a type or a topic, such as {_FORM}, not {repr_text(given)}")
         elif name:
             if name_prefix:
                 raise InvalidArgument(f"name {name!r} and name_prefix {name_prefix!r} exclude each other: give one")
-            given.id(name, partition=partition, namespace=namespace)
-        else:
-            tenancy_searched(given, partition, namespace, name_prefix)
+            source.id(name, partition=partition, namespace=namespace)
         self.source = source
         self.name = name
         self.partition = partition
@@ -74,22 +69,20 @@ class Subject:
         if name:
             id = source.id(name, partition=self.partition, namespace=self.namespace).message()
             return subscribe_pb.Subject(type=type, named=subscribe_pb.Named(name=id.name, tenancy=id.tenancy))
-        tenancy = tenancy_searched(source, self.partition or "*", self.namespace or "*", self.name_prefix)
+        tenancy = tenancy_searched(source, self.partition or "*", self.namespace or "*")
         within = subscribe_pb.Within(tenancy=tenancy, name_prefix=self.name_prefix)
         return subscribe_pb.Subject(type=type, within=within)
 
 
-def checked_subjects(given: object) -> list[Subject]:
+def checked_subjects(given: Iterable[ResourceType[Any] | Topic[Any] | Subject]) -> list[Subject]:
     """Return the subjects of a subscription. A type or a topic stands for all of it.
 
     Raises:
-        InvalidArgument: no subject was given, there are too many, or one is something else.
+        InvalidArgument: no subject was given, or there are too many.
     """
-    if isinstance(given, ResourceType | Topic | Subject | str) or not isinstance(given, Iterable):
-        raise InvalidArgument(f"subscribe() expects a list of subjects, such as [{_FORM}], not {repr_text(given)}")
     subjects = [each if isinstance(each, Subject) else Subject(each) for each in given]
     if not 1 <= len(subjects) <= MAX_SUBJECTS:
         raise InvalidArgument(
-            f"subscribe() got {len(subjects)} subjects: give from 1 to {MAX_SUBJECTS}, such as [{_FORM}]"
+            f"subscribe() got {len(subjects)} subjects: give from 1 to {MAX_SUBJECTS}, such as [{FORM}]"
         )
     return subjects

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable
+from typing import Annotated, Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import Channel, Metadata
-from headway.base import async_block, block_nursery, check_trio, repr_text
+from headway.base import Range, async_block, block_nursery, check_trio, checked
 from headway.client._arguments import milliseconds
-from headway.client._subjects import Subject, checked_subjects
+from headway.client._subjects import FORM, Subject, checked_subjects
 from headway.client._subscribe import Follower, Subscription
 from headway.client._writes import Allow
 from headway.errors import InvalidArgument
@@ -25,12 +25,13 @@ class Subscribing:
     _metadata: Metadata | None
 
     @async_block
+    @checked(InvalidArgument, resume_after="batch.position", subjects=f"[{FORM}]")
     async def subscribe(
         self,
-        subjects: Sequence[ResourceType[Any] | Topic[Any] | Subject],
+        subjects: Iterable[ResourceType[Any] | Topic[Any] | Subject],
         *,
         resume_after: SubscriptionPosition | None = None,
-        progress_interval: float = 1.0,
+        progress_interval: Annotated[float, Range(0.001, 3600, unit="seconds")] = 1.0,
     ) -> AsyncIterator[Subscription]:
         """Subscribe: ``async with client.subscribe([TEAM, RATES]) as batches: async for batch in batches: ...``
 
@@ -41,17 +42,11 @@ class Subscribing:
         """
         check_trio("subscribe")
         wanted = checked_subjects(subjects)
-        given: object = resume_after
-        if given is not None and not isinstance(given, SubscriptionPosition):
-            raise InvalidArgument(
-                f"resume_after must be a SubscriptionPosition, such as batch.position, not {repr_text(given)}"
-            )
-        interval = milliseconds("progress_interval", progress_interval, 0.001, 3600)
         for each in wanted:
             if self._allow is not None and isinstance(each.source, ResourceType):
                 self._allow(pb.WatchListRequest(type=each.source.name.message()))
         request = subscribe_pb.SubscribeRequest(
-            subjects=[each.message() for each in wanted], progress_interval_ms=interval
+            subjects=[each.message() for each in wanted], progress_interval_ms=milliseconds(progress_interval)
         )
         follower = Follower(self._channel, request, self._metadata, resume_after)
         subscription = Subscription(follower, wanted)

@@ -8,7 +8,7 @@ from typing import Any
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Export, Peering
 from headway.api import PeeringApi
-from headway.base import repr_text
+from headway.base import checked, repr_text
 from headway.client import Client, call_service
 from headway.errors import InvalidArgument, OutcomeUnknown
 from headway.resource import PEERING, Resource, ResourceType, pb
@@ -17,13 +17,12 @@ Exported = ResourceType[Any] | Export
 """A type, which exports all of its resources, or the result of `export`."""
 
 
+@checked(InvalidArgument, type="TEAM")
 def export(type: ResourceType[Any], *, partition: str = "", namespace: str = "") -> Export:
     """Return an export of the type's resources in a partition or a namespace. An empty text means all of them.
 
     Resources in partitions with copies are never exported.
     """
-    if not isinstance(type, ResourceType):
-        raise InvalidArgument(f"export() expects a resource type, such as TEAM, got {repr_text(type)}")
     return Export(type=type.name.message(), tenancy=pb.Tenancy(partition=partition, namespace=namespace))
 
 
