@@ -125,7 +125,7 @@ def test_invalid_number_is_refused_where_it_is_declared(name: str, given: Given)
 @pytest.mark.parametrize("given", [-1, math.nan, True, "7"])
 @pytest.mark.parametrize(("limits", "name"), LIMITS)
 def test_invalid_limit_of_peers_is_refused(limits: Any, name: str, given: Given) -> None:
-    with pytest.raises(HeadwayError, match=f"^{name} must be "):
+    with pytest.raises(HeadwayError, match=rf"^{limits.__name__}\(\): {name} must be "):
         limits(**{name: given})
     default = getattr(limits(), name)
     assert getattr(limits(**{name: default}), name) == default

@@ -310,13 +310,13 @@ EXPLORATIONS: list[tuple[str, dict[str, Any]]] = [
     ("the scenario .*must be an async function", {"scenario": lambda _: None}),
     ("the scenario must take the world, but takes", {"scenario": lambda: None}),
     ("outside must be a function, not .*, such as outside=Cloud, not Cloud", {"outside": object()}),
-    ("processes must be a whole number >= 1, such as processes=2, not 0", {"processes": 0}),
-    ("processes must be a whole number >= 1, such as processes=2, not '2'", {"processes": "2"}),
+    ("processes must be a whole number >= 1, such as processes=1, not 0", {"processes": 0}),
+    ("processes must be a whole number >= 1, such as processes=1, not '2'", {"processes": "2"}),
     ("holds must be a list, such as holds=.check., not <function", {"holds": wrong_program}),
     ("holds must take the world, but takes", {"holds": [lambda: None]}),
     ("always must be a list, such as always=.check., not <function", {"always": wrong_program}),
-    ("may_differ must be a list, such as may_differ=.'Account.login'., not 'Team'", {"may_differ": "Team"}),
-    ("without must be a list, such as without=.'restore'., not 'restore'", {"without": "restore"}),
+    ("may_differ must be a list of strings, such as may_differ=.'Account.login'., not 'Team'", {"may_differ": "Team"}),
+    ("without must be a list of strings, such as without=.'restore'., not 'restore'", {"without": "restore"}),
 ]
 
 

@@ -124,7 +124,7 @@ async def test_wrong_path_is_an_error_at_the_start(tmp_path: Path) -> None:
 
 async def test_journal_that_is_not_a_path_is_refused() -> None:
     app, _ = broken_app()
-    with pytest.raises(DeclarationError, match=r"journal=7 must be a path, such as journal='journal.jsonl'"):
+    with pytest.raises(DeclarationError, match=r"path must be a string or a path, such as 'journal.jsonl', not 7"):
         async with headway.open_engine("memory:", app, journal=7):  # type: ignore[arg-type]  # that is the point
             pass
 

@@ -152,9 +152,9 @@ async def nothing(_: World) -> None:
 @pytest.mark.parametrize(
     ("peers", "text"),
     [
-        ([], "must be a dict"),
+        ([], r"peers must be a mapping, not \[\]"),
         ({"home": Peer(app=west())}, "'home' must be a lower-case name other than 'home'"),
-        ({"west": west()}, "expected simulation.Peer"),
+        ({"west": west()}, r"peers\['west'\] must be a Peer, not <headway\.controller"),
     ],
 )
 def test_peers_that_are_no_peers_are_refused(peers: object, text: str) -> None:
@@ -170,7 +170,10 @@ def test_engines_are_a_small_number(engines: object) -> None:
 
 
 def test_exports_are_types_or_exports() -> None:
-    with pytest.raises(DeclarationError, match=r"exports has 'Team': list types"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"exports\[0\] must be a resource type from .* or an Export, as in exports=\[TEAM\], not 'Team'",
+    ):
         Peer(app=west(), exports=["Team"])  # type: ignore[list-item]  # wrong on purpose
 
 

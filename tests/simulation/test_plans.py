@@ -49,7 +49,7 @@ def test_entry_of_a_report_can_be_pasted(listed: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("crash_after 1-3", "step must be a whole number >= 0, such as step=1, not '1-3'"),
+        ("crash_after 1-3", "step must be a whole number >= 0, not '1-3'"),
         ("crash_aftr(3)", "did you mean 'crash_after'"),
         ("crash_after(3, 4)", "crash_after(step)"),
         ("crash_after", "a fault with its arguments"),

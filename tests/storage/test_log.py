@@ -37,9 +37,9 @@ def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> Comm
 @pytest.mark.parametrize(
     ("bound", "said"),
     [
-        ("max_changes", "max_changes must be a whole number >= 0, such as max_changes=100000, not -1"),
-        ("max_age", "max_age must be a number >= 0, such as max_age=3600, not -1"),
-        ("max_bytes", "max_bytes must be a whole number >= 0, such as max_bytes=268435456, not -1"),
+        ("max_changes", "CommitLog(): max_changes must be a whole number >= 0, such as max_changes=100000, not -1"),
+        ("max_age", "CommitLog(): max_age must be a number >= 0, such as max_age=3600.0, not -1"),
+        ("max_bytes", "CommitLog(): max_bytes must be a whole number >= 0, such as max_bytes=268435456, not -1"),
     ],
 )
 def test_bound_below_zero_is_refused_and_zero_is_not(bound: str, said: str) -> None:

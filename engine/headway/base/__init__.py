@@ -14,11 +14,9 @@ from headway.base._annotations import Positive as Positive
 from headway.base._annotations import Range as Range
 from headway.base._annotations import Seconds as Seconds
 from headway.base._annotations import value_problem as value_problem
-from headway.base._arguments import check_number as check_number
 from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
 from headway.base._arguments import check_token as check_token
-from headway.base._arguments import check_whole as check_whole
 from headway.base._async_blocks import AsyncBlock as AsyncBlock
 from headway.base._async_blocks import AsyncStream as AsyncStream
 from headway.base._async_blocks import async_block as async_block

@@ -63,6 +63,7 @@ _WORDS = {
     "bool": "True or False",
     "Mapping": "a mapping",
     "Hashable": "hashable",
+    "PathLike": "a path",
     "ResourceType": "a resource type from app.type(...)",
     "CachedType": "a type from app.type(...)",
     # A scope and a projection are forms of a type, and of a resource.

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from typing import cast
-
 from headway.base._text import repr_text
-from headway.errors import DeclarationError, InvalidArgument
+from headway.errors import InvalidArgument
 
 
 def check_text(name: str, given: object, example: str = "") -> None:
     """Raise InvalidArgument if an argument is not a string."""
     if not isinstance(given, str):
         raise InvalidArgument(f"{name} must be a string{example and f', such as {example}'}, not {repr_text(given)}")
-
-
-def check_whole(name: str, given: object, least: int, example: object) -> None:
-    """Raise DeclarationError if an argument is not a whole number of at least ``least``."""
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        raise DeclarationError(
-            f"{name} must be a whole number >= {least}, such as {name}={example}, not {repr_text(given)}"
-        )
-
-
-def check_number(name: str, given: object, example: object, *, least: float = 0.0, endless: bool = False) -> None:
-    """Raise DeclarationError if an argument is not a number of at least ``least``. ``endless`` also allows infinity."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if is_number and least <= (number := float(cast("float", given))) and (endless or math.isfinite(number)):
-        return
-    what = "a number" if endless else "a finite number"
-    bound = "" if least == -math.inf else f" >= {least:g}"
-    raise DeclarationError(f"{name} must be {what}{bound}, such as {name}={example}, not {repr_text(given)}")
 
 
 def check_selection(partition: object, namespace: object, name_prefix: object) -> None:

@@ -12,8 +12,7 @@ from itertools import repeat
 from os import PathLike
 from typing import Any
 
-from headway.base import check_keywords, check_whole, own_frames, repr_text, story
-from headway.errors import DeclarationError
+from headway.base import Count, checked, own_frames, story
 from headway.events import Reconciled, Report, receives_successes
 from headway.journal._entries import ENTRY, PART, EntryKey, Happened, Ran, TurnedAway
 from headway.journal._ring import Ring
@@ -26,7 +25,7 @@ _WIDTH = 8
 """The number of values that each slot takes."""
 
 
-@check_keywords
+@checked(path="'journal.jsonl'", memory="memory=16 << 20")
 @dataclass(frozen=True)
 class JournalOptions:
     """The file and the memory of a journal: ``journal=headway.journal.JournalOptions(memory=64 << 20)``
@@ -41,13 +40,7 @@ class JournalOptions:
 
     path: str | PathLike[str] | None = None
     _: KW_ONLY
-    memory: int = 16 << 20
-
-    def __post_init__(self) -> None:
-        path: object = self.path
-        if path is not None and not isinstance(path, str | PathLike):
-            raise DeclarationError(f"journal={repr_text(path)} must be a path, such as journal='journal.jsonl'")
-        check_whole("memory", self.memory, 0, "16 << 20")
+    memory: Count = 16 << 20
 
 
 class Journal:

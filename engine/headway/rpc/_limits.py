@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headway.api import Exhausted
-from headway.base import Bucket, check_number, check_whole, repr_text
-from headway.errors import DeclarationError
+from headway.base import Bucket, Count, Endless, checked
 
 KIB, MIB = 1 << 10, 1 << 20
 REQUEST_SIZE = 4 * KIB
@@ -20,35 +19,20 @@ class Flooded(Exception):
     """A peer has sent frames of some kind more often than a legitimate peer would."""
 
 
+@checked(burst="burst=50", per_second="per_second=5")
 @dataclass(frozen=True, slots=True)
 class Rate:
     """The rate of a token bucket: ``burst`` at once, and then ``per_second`` in the long run."""
 
-    burst: int
-    per_second: float
-
-    def __post_init__(self) -> None:
-        check_whole("burst", self.burst, 0, 50)
-        check_number("per_second", self.per_second, 5, endless=True)
+    burst: Count
+    per_second: Endless
 
     def bucket(self, now: float) -> Bucket:
         """Return a full bucket."""
         return Bucket(self.burst, self.per_second, now)
 
 
-def _check(limits: Limits | WireLimits) -> None:
-    """Raise DeclarationError for the first field that does not have the type and range of its default."""
-    for of in fields(limits):
-        given = getattr(limits, of.name)
-        if isinstance(of.default, int):
-            check_whole(of.name, given, 0, of.default)
-        elif isinstance(of.default, float):
-            check_number(of.name, given, of.default, endless=True)
-        elif not isinstance(given, type(of.default)):
-            such = f", such as {of.default}" if isinstance(of.default, Rate) else ""
-            raise DeclarationError(f"{of.name} must be a {type(of.default).__name__}{such}, not {repr_text(given)}")
-
-
+@checked()
 @dataclass(frozen=True, slots=True)
 class WireLimits:
     """The limits of one end of a connection on HTTP/2 itself, which fit every program. Tests set them.
@@ -81,25 +65,22 @@ class WireLimits:
             bytes refund it, so that a connection in use never exceeds it.
     """
 
-    requests_size: int = 32 * MIB
-    replies_size: int = 96 * MIB
-    streams: int = 2048
-    requests: int = 2000
-    handshake_size: int = 64 * KIB
-    stream_window: int = 256 * KIB
-    header_size: int = 16 * KIB
-    frame_size: int = 16 * KIB
-    unsent: int = 4 * MIB
-    stall_timeout: float = 120.0
-    keepalive_interval: float = 60.0
-    keepalive_timeout: float = 20.0
+    requests_size: Count = 32 * MIB
+    replies_size: Count = 96 * MIB
+    streams: Count = 2048
+    requests: Count = 2000
+    handshake_size: Count = 64 * KIB
+    stream_window: Count = 256 * KIB
+    header_size: Count = 16 * KIB
+    frame_size: Count = 16 * KIB
+    unsent: Count = 4 * MIB
+    stall_timeout: Endless = 120.0
+    keepalive_interval: Endless = 60.0
+    keepalive_timeout: Endless = 20.0
     resets: Rate = field(default=Rate(1000, 100))
     pings: Rate = field(default=Rate(50, 5))
     settings: Rate = field(default=Rate(50, 1))
     others: Rate = field(default=Rate(5000, 200))
-
-    def __post_init__(self) -> None:
-        _check(self)
 
     @property
     def connection_window(self) -> int:
@@ -107,6 +88,7 @@ class WireLimits:
         return min(self.streams * self.stream_window, (1 << 31) - 1)
 
 
+@checked()
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of one end of a connection on its peers: ``limits=headway.rpc.Limits(connections=500)``
@@ -128,19 +110,16 @@ class Limits:
         wire: the limits on HTTP/2 itself, which only tests and Headway's own channels set.
     """
 
-    message_size: int = 4 * MIB
-    server_requests_size: int = 256 * MIB
-    server_replies_size: int = 256 * MIB
-    connections: int = 10_000
-    peer_connections: int = 1000
-    handshakes: int = 1000
-    peer_handshakes: int = 100
-    handshake_timeout: float = 10.0
-    request_timeout: float = 60.0
+    message_size: Count = 4 * MIB
+    server_requests_size: Count = 256 * MIB
+    server_replies_size: Count = 256 * MIB
+    connections: Count = 10_000
+    peer_connections: Count = 1000
+    handshakes: Count = 1000
+    peer_handshakes: Count = 100
+    handshake_timeout: Endless = 10.0
+    request_timeout: Endless = 60.0
     wire: WireLimits = field(default=WireLimits())
-
-    def __post_init__(self) -> None:
-        _check(self)
 
 
 class Holder(Protocol):

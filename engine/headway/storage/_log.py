@@ -21,7 +21,7 @@ import bisect
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from headway.base import check_number, check_whole
+from headway.base import Count, Endless, checked
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
 
@@ -104,6 +104,7 @@ class Cursor:
         self.revision = revision
 
 
+@checked()
 class CommitLog:
     """The log of one store.
 
@@ -118,11 +119,8 @@ class CommitLog:
     """
 
     def __init__(
-        self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0, max_bytes: int = MAX_BYTES
+        self, head: int = 0, *, max_changes: Count = 100_000, max_age: Endless = 3600.0, max_bytes: Count = MAX_BYTES
     ) -> None:
-        check_whole("max_changes", max_changes, 0, 100_000)
-        check_number("max_age", max_age, 3600, endless=True)
-        check_whole("max_bytes", max_bytes, 0, MAX_BYTES)
         self.head = head
         self.floor = head
         # The states before changes of metadata are kept from this revision on.

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 
 from headway.api import Code, Interrupted, code_of, of_call
-from headway.base import check_whole
+from headway.base import Count, checked
 from headway.errors import Conflict, HeadwayError
 from headway.resource import Kind, ResourceType, pb
 from headway.rpc import Channel, Metadata
@@ -138,9 +138,9 @@ class ScriptedChannel:
         """Hold back everything, snapshots included."""
         self.kind_script(type.kind).stalled = True
 
-    def let_pass(self, type: ResourceType[Any], count: int = 1) -> None:
+    @checked()
+    def let_pass(self, type: ResourceType[Any], count: Count = 1) -> None:
         """Hold back changes and bookmarks after the next ``count``."""
-        check_whole("count", count, 0, 1)
         self.kind_script(type.kind).let_pass(count)
 
     def release(self, type: ResourceType[Any]) -> None:
@@ -155,9 +155,9 @@ class ScriptedChannel:
         """Refuse the next stream that asks to resume, with OUT_OF_RANGE."""
         self.kind_script(type.kind).resumes_refused += 1
 
-    def old_snapshot(self, type: ResourceType[Any], revision: int) -> None:
+    @checked(revision="revision=12")
+    def old_snapshot(self, type: ResourceType[Any], revision: Count) -> None:
         """Start the next stream that asks for a snapshot with the state as of that revision, and go on from there."""
-        check_whole("revision", revision, 0, 12)
         self.kind_script(type.kind).old_snapshots.append(revision)
 
     def duplicate(self, type: ResourceType[Any]) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from headway.base import check_whole
+from headway.base import Count, checked
 from headway.protobuf import Payload
 from headway.resource import DELETION_TIMESTAMP, Condition, Resource, pb
 
 T = TypeVar("T", bound=Payload)
 
 
+@checked()
 def stored(
     resource: Resource[T],
     *,
-    version: int = 1,
+    version: Count = 1,
     uid: str = "",
     generation: str = "",
     conditions: Mapping[str, Sequence[Condition]] | None = None,
@@ -30,7 +31,6 @@ def stored(
         conditions: its conditions by writer, for this generation.
         deleting: if true, it is marked for deletion.
     """
-    check_whole("version", version, 0, 7)
     message = resource.message()
     assert message.id is not None
     message.id.uid = uid or f"uid-of-{resource.name}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
+from headway.base import Delay, Positive, value_problem
 from headway.errors import InvalidArgument
 from headway.storage._log import MAX_BYTES
 
@@ -59,9 +59,7 @@ _NUMBERS = {"max_changes": int, "max_age": float, "max_bytes": int}
 
 def check_history(max_changes: object, max_age: object, max_bytes: object) -> None:
     """Raise InvalidArgument for invalid bounds of history."""
-    if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
-        raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
-    if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:
-        raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0")
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-        raise InvalidArgument(f"max_bytes={max_bytes!r} must be a whole number of bytes, 1 or more")
+    given = ("max_changes", Positive, max_changes), ("max_age", Delay, max_age), ("max_bytes", Positive, max_bytes)
+    for field in given:
+        if problem := value_problem(*field):
+            raise InvalidArgument(problem)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from headway.base import check_number, leaves
+from headway.base import Endless, checked, leaves
 from headway.errors import HeadwayError
 from headway.storage import Backend
 from headway.testing.conformance import (
@@ -103,13 +103,15 @@ class Verdict(NamedTuple):
     lacks: str = ""
 
 
-async def run_backend_check(check: BackendCheck, store: StoreUnderTest, place: Path, *, seconds: float = 30.0) -> None:
+@checked()
+async def run_backend_check(
+    check: BackendCheck, store: StoreUnderTest, place: Path, *, seconds: Endless = 30.0
+) -> None:
     """Run one check on a new store at a place.
 
     Raises:
         AssertionError: if the claim does not hold, or the check takes longer than ``seconds``.
     """
-    check_number("seconds", seconds, 30, endless=True)
     bounded = NEEDED.get(check) is Capability.HISTORY_BOUND
 
     def opening() -> AbstractAsyncContextManager[Backend]:
@@ -126,11 +128,12 @@ async def run_backend_check(check: BackendCheck, store: StoreUnderTest, place: P
         raise AssertionError(f"the check timed out after {seconds:g} s: the store has left a task waiting")
 
 
+@checked()
 async def verdicts(
     store: StoreUnderTest,
     checks: Sequence[BackendCheck] = (),
     *,
-    seconds: float = 30.0,
+    seconds: Endless = 30.0,
     report: Callable[[Verdict], object] | None = None,
 ) -> list[Verdict]:
     """Run checks, each on a new store under a temporary directory, and return their verdicts.
@@ -143,7 +146,6 @@ async def verdicts(
         seconds: the time limit for each check.
         report: called with every verdict as soon as it is known.
     """
-    check_number("seconds", seconds, 30, endless=True)
     said: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="headway-conformance-") as directory:
         for number, check in enumerate(checks or BACKEND_CHECKS):

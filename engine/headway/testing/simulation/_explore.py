@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
-from headway.base import async_problem, check_keywords, check_number, check_options, check_whole, repr_text
+from headway.base import Count, Endless, Positive, async_problem, check_keywords, check_options, checked, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
@@ -66,7 +66,7 @@ from headway.testing.simulation.plans import (
 )
 from headway.testing.simulation.plans import pairs as pairs_of
 from headway.testing.simulation.stories import Explored, located
-from headway.testing.simulation.world import Beside, Invariant, MakeApp, Peer, Scenario, Setting, several
+from headway.testing.simulation.world import Beside, Invariant, MakeApp, Peer, Scenario, Setting
 
 
 class ExploreSettings(TypedDict, total=False):
@@ -89,18 +89,27 @@ class ExploreSettings(TypedDict, total=False):
     require_complete: bool
 
 
-@check_keywords
+@checked(
+    holds="holds=[check]",
+    always="always=[check]",
+    beside="beside=[proxy]",
+    pairs="pairs=100",
+    may_differ="may_differ=['Account.login']",
+    without="without=['restore']",
+    durations="durations={'outage': 300.0}",
+    peers="peers={'west': simulation.Peer(app=app)}",
+)
 def explore(
     app: App | MakeApp,
     scenario: Scenario,
     *,
-    processes: int = 1,
+    processes: Positive = 1,
     outside: Callable[[], Any] | None = None,
     holds: Iterable[Invariant] = (),
     always: Iterable[Always] = (),
     beside: Iterable[Beside] = (),
-    pairs: int = 0,
-    seconds: float = 60.0,
+    pairs: Count = 0,
+    seconds: Endless = 60.0,
     quiet: float | None = 120.0,
     plan: str | None = None,
     may_differ: Iterable[str] = (),
@@ -169,16 +178,14 @@ def explore(
     """
     __tracebackhide__ = True  # so that pytest shows the caller and the story
     began = time.process_time()
-    check_whole("pairs", pairs, 0, 100)
-    check_number("seconds", seconds, 60, endless=True)
     setting = Setting(
         app=app,
         scenario=scenario,
         processes=processes,
         outside=outside,
-        holds=several("holds", holds, "[check]"),
-        always=several("always", always, "[check]"),
-        beside=several("beside", beside, "[proxy]"),
+        holds=tuple(holds),
+        always=tuple(always),
+        beside=tuple(beside),
         quiet=quiet,
         own_services=own_services,
         peers=peers or {},
@@ -187,9 +194,7 @@ def explore(
     lengths = checked_durations(durations if durations is not None else {})
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
     setting = _spread(setting)
-    measure = Measure(
-        setting, may_differ=several("may_differ", may_differ, "['Account.login']"), paces=only is None, without=left
-    )
+    measure = Measure(setting, may_differ=tuple(may_differ), paces=only is None, without=left)
     setting, first = measure.setting, measure.first
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     plans, left_out = _plans(measure, pairs, processes, left) if only is None else ([Plan.parse(only)], {})
@@ -395,7 +400,7 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
         DeclarationError: if there is no such fault.
     """
     known = [each.name for each in FAULTS if each is not DoneAgain]
-    names = tuple(dict.fromkeys(several("without", without, "['restore']")))
+    names = tuple(dict.fromkeys(without))
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)

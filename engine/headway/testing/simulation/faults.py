@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
-from headway.base import check_number, check_whole
+from headway.base import Count, Range, Seconds, value_problem
 from headway.errors import DeclarationError
 from headway.resource import did_you_mean
 from headway.testing.simulation._fault_base import SCHEDULES as SCHEDULES
@@ -390,15 +389,10 @@ def _fault(part: str, name: str, arguments: list[Any]) -> Fault:
     except TypeError:
         fields = ", ".join(field.name for field in dataclasses.fields(kind))
         raise DeclarationError(f"plan: {part!r} should be {name}({fields})") from None
-    try:
-        for field in dataclasses.fields(kind):
-            given = getattr(fault, field.name)
-            if field.type == "int":
-                check_whole(field.name, given, 0, 1)
-            elif field.type == "float":
-                check_number(field.name, given, 60.0, least=-math.inf if kind is WallJump else 0.0)
-    except DeclarationError as error:
-        raise DeclarationError(f"plan: {part!r}: {error}") from None
+    numbers = {"int": Count, "float": Annotated[float, Range()] if kind is WallJump else Seconds}
+    for field in dataclasses.fields(kind):
+        if problem := value_problem(field.name, numbers.get(str(field.type), Any), getattr(fault, field.name)):
+            raise DeclarationError(f"plan: {part!r}: {problem}")
     return fault
 
 

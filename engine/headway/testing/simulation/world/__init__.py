@@ -35,7 +35,6 @@ from headway.testing.simulation.world._process import Process as Process
 from headway.testing.simulation.world._rival import Rival as Rival
 from headway.testing.simulation.world._server import ANOTHER_WRITER as ANOTHER_WRITER
 from headway.testing.simulation.world._setting import Setting as Setting
-from headway.testing.simulation.world._setting import several as several
 from headway.testing.simulation.world._traced_app import RECONCILE as RECONCILE
 from headway.testing.simulation.world._waits import longest_wait as longest_wait
 from headway.testing.simulation.world._world import GivenUp as GivenUp

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-from headway.base import check_whole, repr_text
+from headway.base import Positive, Range, checked
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.peering import Export
@@ -16,9 +16,9 @@ from headway.testing.simulation.oracles import ExportRule, Feed
 from headway.testing.simulation.world._process import MakeApp
 
 Exported = ResourceType[Any] | Export
-_MOST_ENGINES = 9
 
 
+@checked(exports="exports=[TEAM]", imports="imports=[TEAM]")
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """Another engine, with a store and a program of its own.
@@ -37,23 +37,9 @@ class Peer:
     app: App | MakeApp
     exports: Sequence[Exported] = ()
     imports: Sequence[Exported] = ()
-    processes: int = 1
-    engines: int = 1
+    processes: Positive = 1
+    engines: Annotated[int, Range(1, 9)] = 1
     accepts: bool = False
-
-    def __post_init__(self) -> None:
-        check_whole("processes", self.processes, 1, 2)
-        if type(self.engines) is not int or not 1 <= self.engines <= _MOST_ENGINES:
-            raise DeclarationError(
-                f"engines={repr_text(self.engines, 80)} must be a whole number from 1 to {_MOST_ENGINES}, "
-                "such as engines=2"
-            )
-        for field in ("exports", "imports"):
-            for each in getattr(self, field):
-                if not isinstance(each, ResourceType | Export):
-                    raise DeclarationError(
-                        f"{field} has {repr_text(each, 80)}: list types or exports, such as {field}=[TEAM]"
-                    )
 
     def feeds(self, name: str) -> tuple[Feed, Feed]:
         """Return what the peer of this name exports, and what it imports."""
@@ -63,17 +49,11 @@ class Peer:
         )
 
 
-def check_peers(peers: object) -> None:
-    """Raise DeclarationError unless these are peers by name."""
-    if not isinstance(peers, dict):
-        raise DeclarationError(
-            f"peers={repr_text(peers, 80)} must be a dict: peers={{'west': simulation.Peer(app=app)}}"
-        )
-    for name, peer in peers.items():
-        if not isinstance(name, str) or not name.isidentifier() or not name.islower() or name == HOME:
+def check_peers(peers: Mapping[str, Peer]) -> None:
+    """Raise DeclarationError for an invalid name of a peer."""
+    for name in peers:
+        if not name.isidentifier() or not name.islower() or name == HOME:
             raise DeclarationError(f"peers: {name!r} must be a lower-case name other than {HOME!r}, such as 'west'")
-        if not isinstance(peer, Peer):
-            raise DeclarationError(f"peers[{name!r}] is {repr_text(peer, 80)}: expected simulation.Peer(app=...)")
 
 
 def _rule(exported: Exported) -> ExportRule:

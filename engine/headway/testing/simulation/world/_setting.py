@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from headway.base import async_problem, check_number, check_plain, check_whole, either_problem, ended, repr_text
+from headway.base import Positive, Seconds, async_problem, check_plain, checked, either_problem, ended
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
@@ -18,29 +18,19 @@ _BESIDE = "`async def proxy(process: simulation.Process) -> None`"
 _FORM = "simulation.explore(app, scenario), with `async def scenario(world: simulation.World) -> None`"
 
 
-def several(name: str, given: Iterable[Any], form: str) -> tuple[Any, ...]:
-    """Return the members of an argument that is a list.
-
-    Raises:
-        DeclarationError: if it is a single text or function, or no list at all.
-    """
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise DeclarationError(f"{name} must be a list, such as {name}={form}, not {repr_text(given)}")
-    return tuple(given)
-
-
+@checked()
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """The settings of a run, apart from its plan."""
 
     app: App | MakeApp
     scenario: Callable[[Any], Awaitable[None]]
-    processes: int = 1
+    processes: Positive = 1
     outside: Callable[[], Any] | None = None
     holds: Sequence[Callable[[Any], Awaitable[None] | None]] = ()
     always: Sequence[Always] = ()
     beside: Sequence[Beside] = ()
-    quiet: float | None = 900.0
+    quiet: Seconds | None = 900.0
     own_services: bool = False
     peers: Mapping[str, Peer] = dataclasses.field(default_factory=dict)
     shared_by: int = 1
@@ -92,9 +82,6 @@ class Setting:
             raise DeclarationError(f"the app must be a headway.App, or a function that makes one: it {problem}")
         if problem := either_problem(self.scenario, 1, "the world"):
             raise DeclarationError(f"the scenario {ended(problem)} The form is: {_FORM}")
-        check_whole("processes", self.processes, 1, 2)
-        if self.quiet is not None:
-            check_number("quiet", self.quiet, 120)
         if self.outside is not None and (problem := either_problem(self.outside, 0, "no arguments")):
             raise DeclarationError(
                 f"outside {ended(problem)} Pass the class itself, such as outside=Cloud, not Cloud()"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import trio
 
-from headway.base import answer_problem, check_number, check_whole, function_text, repr_text
+from headway.base import Count, Endless, Range, Seconds, answer_problem, checked, function_text, repr_text
 from headway.client import Client
 from headway.controller import App
 from headway.errors import DeclarationError
@@ -165,7 +164,8 @@ class World:
         """The store of the server. A restore replaces it."""
         return self.server.store
 
-    async def wait_idle(self, within: float = 1800.0) -> None:
+    @checked()
+    async def wait_idle(self, within: Endless = 1800.0) -> None:
         """Wait until no late call is pending and every controller is idle.
 
         Calls that arrive last do not count until the scenario is over.
@@ -173,7 +173,6 @@ class World:
         Raises:
             GivenUp: if that takes more than ``within`` seconds.
         """
-        check_number("within", within, 1800, endless=True)
         await self.pace.wait_idle(partial(self._wait_idle, within))
 
     async def _wait_idle(self, within: float = 1800.0) -> None:
@@ -210,9 +209,9 @@ class World:
         )
         raise GivenUp(f"the world is not idle after {within:.0f} s: {owing or 'no process is running'}")
 
-    async def sleep(self, seconds: float) -> None:
+    @checked(seconds="seconds=60")
+    async def sleep(self, seconds: Seconds) -> None:
         """Let virtual time pass."""
-        check_number("seconds", seconds, 60)
         await self.pace.sleep(seconds)
 
     @property
@@ -228,7 +227,8 @@ class World:
         """
         return type_of(self.types, kind, version)
 
-    async def upgrade(self, app: App | MakeApp, *, process: int | None = None) -> None:
+    @checked(process="process=0")
+    async def upgrade(self, app: App | MakeApp, *, process: Count | None = None) -> None:
         """End the processes in an orderly way, and start them again with another program on the same store.
 
         Returns when they run. A process that does not end in 30 seconds is killed.
@@ -246,16 +246,17 @@ class World:
             self._shards.note(chosen[0].app)
         await self.pace.after_change(f"upgrade {' '.join(each.name for each in chosen)}", self._wait_idle)
 
-    def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
+    @checked(process="process=0", checkpoints="checkpoints=10")
+    def crash(self, process: Count = 0, *, checkpoints: Count = 0) -> None:
         """Kill a process, now or after this number of its Trio checkpoints. It starts again."""
         killed = self._process(process)
-        check_whole("checkpoints", checkpoints, 0, 10)
         if checkpoints:
             self.injector.crash_at(killed.name, killed.checkpoints + checkpoints)
         else:
             killed.kill()
 
-    async def lead(self, process: int = 0) -> None:
+    @checked(process="process=0")
+    async def lead(self, process: Count = 0) -> None:
         """Let a process lead every controller that another one leads now, and wait until it does.
 
         The old leader learns of it as in production: at its next write, or when it fails to renew its lease.
@@ -284,9 +285,9 @@ class World:
                 process.link.suspend(_SUSPENDED)
         self._hand_over(leader)
 
-    def jump_wall_clock(self, seconds: float) -> None:
+    @checked(seconds="seconds=-600")
+    def jump_wall_clock(self, seconds: Annotated[float, Range()]) -> None:
         """Let the wall clock jump forward or back. The other clocks go on."""
-        check_number("seconds", seconds, -600, least=-math.inf)
         self.injector.note(f"the wall clock jumps by {seconds} s", fault=True)
         self.clocks.jump(seconds)
 
@@ -302,9 +303,9 @@ class World:
         self.injector.strike(fault)
         self._streams.harm((group, kind), fault)
 
-    async def restore(self, revision: int) -> None:
+    @checked(revision="revision=12")
+    async def restore(self, revision: Count) -> None:
         """Restore the store's backup of a revision, and let users ask again for what is lost."""
-        check_whole("revision", revision, 0, 12)
         await self.server.restore(revision)
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
@@ -382,7 +383,6 @@ class World:
 
     def _process(self, number: int) -> Process:
         """Return a process by its number. Raises DeclarationError if there is none of that number."""
-        check_whole("process", number, 0, 0)
         if number >= len(self.processes):
             raise DeclarationError(
                 f"process must be from 0 to {len(self.processes) - 1}, not {number}: the world has "
