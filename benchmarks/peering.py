@@ -29,7 +29,7 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, texts
 from benchmarks._primed import filled, one_type, primed_after
 from headway import events, rpc
-from headway.engine import EngineServices
+from headway.engine import EngineServices, Host
 from headway.engine._collector import GcFreeze
 from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, PeerStreamService, Role, ensure_partition, export
 from headway.peering._hub import Entry
@@ -70,8 +70,8 @@ async def _primed(store: MemoryBackend, app: headway.App) -> float:
 async def _written(app: headway.App, type: ResourceType[Note], size: int) -> float:
     """Return the seconds that it takes to write the resources."""
     made = [type.new(texts(number).name, Note(text=TEXT), metadata={"group": "0"}) for number in range(size)]
-    services = EngineServices(MemoryBackend(), app.registry, events.ignore)
-    async with services.open_channels(events.ignore, lasting_leases=True) as (channel, _), _frozen():
+    services = EngineServices(Host(MemoryBackend(), app.registry, events.ignore))
+    async with services.open_channels(lasting_leases=True) as (channel, _), _frozen():
         client = headway.Client(channel, app.registry)
         begin = time.process_time()
         for each in made:
@@ -118,9 +118,9 @@ async def _copied(store: MemoryBackend, app: headway.App, type: ResourceType[Not
 
 @asynccontextmanager
 async def _host(store: MemoryBackend, app: headway.App) -> AsyncIterator[PeeringHost]:
-    services = EngineServices(store, app.registry, events.ignore)
-    async with services.open_channels(events.ignore, lasting_leases=True):
-        yield services.peerings
+    host = Host(store, app.registry, events.ignore)
+    async with EngineServices(host).open_channels(lasting_leases=True):
+        yield PeeringHost(host)
 
 
 SCENARIO = Scenario("peering", BOUND, measure, size=100_000, rounds=3, quick=10_000)

@@ -288,6 +288,44 @@ async def test_client_of_the_host_is_there_when_the_engine_serves() -> None:
         pass
 
 
+async def test_late_controller_begins_with_the_first_resource_of_its_type() -> None:
+    counting = Counting()
+    extension = Extension(late_apps=[counting.app])
+    async with headway.open_engine("memory:", app, extensions=[extension]) as engine:
+        await engine.wait_idle()
+        assert "counting/reconcile" not in engine.controllers
+        await engine.client.write(counting.job.new("first"))
+        await engine.wait_idle()
+        assert "counting/reconcile" in engine.controllers
+        assert (await engine.client.read(counting.job, "first")).data.done
+
+
+async def test_open_service_needs_no_token() -> None:
+    counting = Counting()
+    extension = Extension(open_services=[lambda host: counting.service(host, None)], apps=[counting.app])
+    network = headway.Network(["127.0.0.1:0"], access=Authorizer(Access()))
+    async with (
+        headway.open_engine("memory:", app, network=network, extensions=[extension]) as engine,
+        open_channel(engine.addresses[0]) as channel,
+    ):
+        assert (await CountingApi.over(channel).count(Call(), Request(name="Count"))).calls == 0
+
+
+async def test_host_tells_when_the_engine_listens_and_ends() -> None:
+    told: list[object] = []
+
+    async def task(host: Host) -> None:
+        host.ending.callback(told.append, "ending")
+        await host.listening.wait()
+        told.append(list(host.addresses))
+
+    network = headway.Network(["127.0.0.1:0"], insecure=True)
+    async with headway.open_engine("memory:", app, network=network, extensions=[Extension(tasks=[task])]) as engine:
+        await wait_all_tasks_blocked()
+        assert told == [engine.addresses]
+    assert told == [engine.addresses, "ending"]
+
+
 async def test_error_of_a_task_ends_the_engine() -> None:
     async def fails(_: Host) -> None:
         raise RuntimeError("the task has failed")

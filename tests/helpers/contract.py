@@ -7,18 +7,28 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import headway
-from headway.builtin import builtin_app
 from headway.cache import CacheReader
-from headway.events import DeletionsUnknown, Primed, RunEnded, RunStarted
+from headway.controller import Definition
+from headway.engine import Host, built_in
+from headway.events import DeletionsUnknown, Primed, RunEnded, RunStarted, ignore
 from headway.resource import Key, Kind, Registry, ResourceType, TypeName, pb, position
-from headway.storage import Fence
+from headway.storage import Fence, MemoryBackend
 from headway.testing import Call, ScriptedChannel
 from tests.helpers.lost_history import LostHistory
 from tests.helpers.pools import PoolsApp
 from tests.helpers.truth import Commit, Record, RecordingBackend, RecordingSqlite
 
-BUILTIN = {each.full_name for each in builtin_app().controllers.values()}
-"""The controllers that every engine runs."""
+
+def builtin() -> Iterator[Definition]:
+    """Yield the controllers that every engine runs."""
+    for make in built_in():
+        extension = make(Host(MemoryBackend(), Registry(), ignore))
+        for app in (*extension.apps, *extension.late_apps):
+            yield from app.controllers.values()
+
+
+BUILTIN = {each.full_name for each in builtin()}
+"""The names of the controllers that every engine runs."""
 RESERVED = {type.name.group for type in Registry()}
 """The groups of the types that every engine has."""
 

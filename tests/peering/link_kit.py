@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from headway._gen.headway.peering import v1 as wire
-from headway.engine import EngineServices
+from headway.engine import EngineServices, Host
 from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, Role, ensure_partition
 from headway.peering._hub import Entry, StreamEnded
 from headway.peering.links import Link, open_importer
@@ -96,9 +96,9 @@ async def open_side(
     for type in registry:
         known.register(type)
     backend = store or MemoryBackend()
-    services = EngineServices(backend, known, events.append)
-    async with services.open_channels(events.append, lasting_leases=False):
-        host = services.peerings
+    served = Host(backend, known, events.append)
+    async with EngineServices(served).open_channels(lasting_leases=False):
+        host = PeeringHost(served)
         peering = await host.client.get(PEERING, name)
         if peering is None:
             peering = await host.client.create(PEERING.new(name, Peering(role=role, exports=exported(*types))))

@@ -16,6 +16,7 @@ import headway
 from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
 from headway.api import Call, DetailedPrecondition, Exhausted
+from headway.engine import Host
 from headway.errors import HeadwayError, InvalidArgument
 from headway.peering import (
     PEER_STREAM,
@@ -209,8 +210,7 @@ async def test_r2_only_the_leader_serves_and_the_dialer_follows_it(
 
 async def lead_instead(store: MemoryBackend, address: str) -> None:
     """Take the lease of peer streams as another process does that listens at an address."""
-    host = PeeringHost(store, Registry(), events.ignore)
-    host.addresses = (address,)
+    host = PeeringHost(Host(store, Registry(), events.ignore, addresses=(address,)))
     acquired = False
     while not acquired:
         # The engine may be faster to take the lease again, and then publishes its own address.
@@ -285,7 +285,7 @@ class Silent:
 
 
 async def test_streams_without_open_are_bounded_in_number_and_time(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
-    service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
+    service = PeerStreamService(PeeringHost(Host(MemoryBackend(), Registry(), events.ignore)))
     refusals: list[tuple[float, type[HeadwayError]]] = []
     began = trio.current_time()
 
@@ -325,7 +325,7 @@ class Strange(Silent):
 
 async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """A dialer sends its Open at once. For it, the oldest silent stream of the host with the most of them ends."""
-    service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
+    service = PeerStreamService(PeeringHost(Host(MemoryBackend(), Registry(), events.ignore)))
     ends: dict[tuple[str, int], tuple[float, type[HeadwayError]]] = {}
 
     async def run(host: str, number: int, seconds: float) -> None:

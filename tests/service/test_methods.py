@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from headway.engine import Host
 from headway.events import ignore
 from headway.peering import PeeringHost, PeeringService, PeerStreamService
 from headway.resource import Registry
@@ -31,14 +32,19 @@ async def nothing(_: object) -> None:
     """Return what is stored: nothing."""
 
 
+def peerings() -> PeeringHost:
+    """Return the host of an engine without peerings."""
+    return PeeringHost(Host(MemoryBackend(), Registry(), ignore))
+
+
 SERVICES: dict[str, Callable[[], Any]] = {
     "headway.resource.v1.ResourceService": lambda: ResourceService(MemoryBackend(), Registry()),
     "hashicorp.consul.resource.ResourceService": lambda: ConsulService(MemoryBackend(), Registry()),
     "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
     "headway.migration.v1.MigrationService": lambda: MigrationService(MemoryBackend(), Registry()),
     "headway.observe.v1.ObserveService": lambda: ObserveService(ObserveHost(nothing), Registry()),
-    "headway.peering.v1.PeeringService": lambda: PeeringService(PeeringHost(MemoryBackend(), Registry(), ignore)),
-    "headway.peering.v1.PeerStreamService": lambda: PeerStreamService(PeeringHost(MemoryBackend(), Registry(), ignore)),
+    "headway.peering.v1.PeeringService": lambda: PeeringService(peerings()),
+    "headway.peering.v1.PeerStreamService": lambda: PeerStreamService(peerings()),
     "headway.quota.v1.QuotaService": lambda: QuotaService(MemoryBackend(), Registry()),
     "headway.store.v1.StoreService": lambda: StoreService(MemoryBackend(), Registry()),
     "headway.subscribe.v1.SubscribeService": lambda: SubscribeService(MemoryBackend(), Registry(), {}),

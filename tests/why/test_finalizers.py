@@ -8,10 +8,10 @@ import trio
 
 import headway
 from headway import events
-from headway.builtin import builtin_app
 from headway.resource import NAMESPACE, PARTITION, PEERING
 from headway.why import Finalizer, Ref, Stored, Why, sentences
 from headway.why.answers import OWN_FINALIZERS
+from tests.helpers.contract import builtin
 from tests.helpers.why_programs import Account, Team, eventually
 
 NOW = 1_700_000_000.0
@@ -62,7 +62,7 @@ async def test_namespace_that_waits_names_its_controller_and_what_is_left() -> N
 
 def test_own_finalizers_are_those_of_the_controllers_that_an_engine_runs() -> None:
     """Each is named with a controller that exists and manages the kind."""
-    manages = {f"headway/{each.name}": each.manages.kind for each in builtin_app().controllers.values()}
+    manages = {f"headway/{each.name}": each.manages.kind for each in builtin()}
     assert {each.controller: each.kind for each in OWN_FINALIZERS} == {
         name: kind for name, kind in manages.items() if kind in {each.kind for each in OWN_FINALIZERS}
     }

@@ -7,15 +7,12 @@ Start with `_reaper.py` (deletes what a deleted owner owned, and owners whose la
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headway.builtin._reaper import add_reaper
 from headway.builtin._tenancy import Unregistered, add_tenancy, nothing_unregistered
 from headway.controller import App
 from headway.resource import ResourceType
-
-if TYPE_CHECKING:
-    from headway.peering import PeeringHost
 
 NAME = "headway"
 """The app's name, which no app of a program may have."""
@@ -24,21 +21,14 @@ NAME = "headway"
 def builtin_app(
     types: Iterable[ResourceType[Any]] = (),
     unregistered: Unregistered = nothing_unregistered,
-    peerings: PeeringHost | None = None,
 ) -> App:
     """Return a new app. Its controllers run alongside the program's controllers.
 
     Args:
         types: the program's types.
         unregistered: counts the other resources in a tenancy.
-        peerings: the objects that the controllers of peerings share.
     """
-    # Imported here, because a program that only connects to engines needs none of it.
-    from headway.peering import add_peer_streams, add_peerings
-
     app, types = App(NAME), list(types)
     add_reaper(app, types)
     add_tenancy(app, types, unregistered)
-    add_peerings(app, peerings)
-    add_peer_streams(app, peerings)
     return app

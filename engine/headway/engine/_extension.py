@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
+
+import trio
 
 from headway.access import Caller
 from headway.api import Api, Wrapper
 from headway.base import repr_text
 from headway.client import Client
 from headway.controller import App
+from headway.engine._options import Network
 from headway.errors import Closed, DeclarationError
 from headway.events import Report
 from headway.resource import Registry
+from headway.rpc import Channel
 from headway.storage import Backend
 
 
@@ -26,12 +31,25 @@ class Host:
         registry: the types of all apps.
         report: receives events.
         serving: the client of the engine; None before it serves.
+        network: the options of the network.
+        loading: returns a block in which many objects arrive that stay in memory.
+        channel: the channel of Headway's own controllers, which may also write the copies of peerings.
+        addresses: the engine's gRPC addresses, with the actual ports. They are known once ``listening`` is set.
+        listening: set once clients can connect.
+        ending: its callbacks are called when the engine ends, before it waits for its clients.
     """
 
     backend: Backend
     registry: Registry
     report: Report
     serving: Client | None = field(default=None, repr=False)
+    _: KW_ONLY
+    network: Network = field(default_factory=Network)
+    loading: Callable[[], AbstractContextManager[None]] = nullcontext
+    channel: Channel = field(init=False)
+    addresses: Sequence[str] = ()
+    listening: trio.Event = field(default_factory=trio.Event)
+    ending: ExitStack = field(default_factory=ExitStack)
 
     @property
     def client(self) -> Client:
@@ -47,9 +65,11 @@ class Extension:
 
     Attributes:
         apps: its types and controllers. The engine runs them beside those of the program.
+        late_apps: apps whose controllers begin with the first resource that they manage, and cost nothing before.
         services: its services, as functions that make one for a caller. Over the network, that is the caller's rights,
             which the service must check; within the process, or without access control, it is None. With access
             control, callers without a token are refused.
+        open_services: services for the network that any caller may call, also without a token.
         wraps: functions that put a `headway.api.Wrapper` around a service. The engine calls them for each service, its
             own ones too. The first is the innermost. They stand around the guard: a wrapper sees a call once its
             caller is admitted, before the rights are checked. It must not give a reply to another caller.
@@ -57,7 +77,9 @@ class Extension:
     """
 
     apps: Sequence[App] = ()
+    late_apps: Sequence[App] = ()
     services: Sequence[Callable[[Host, Caller | None], Api]] = ()
+    open_services: Sequence[Callable[[Host], Api]] = ()
     wraps: Sequence[Callable[[Any], Wrapper]] = ()
     tasks: Sequence[Callable[[Host], Awaitable[None]]] = ()
 

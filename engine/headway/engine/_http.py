@@ -49,7 +49,8 @@ async def serving_http(
         DeclarationError: the libraries are not installed.
         OSError: the address cannot be bound.
     """
-    network, access, report = offer.network, offer.network.access, offer.report
+    host = offer.host
+    network, access, report = host.network, host.network.access, host.report
     assert network.http is not None
     try:
         check_hypercorn()
@@ -60,8 +61,8 @@ async def serving_http(
     page = PageHost(
         offer.apps,
         offer.services.observe,
-        offer.registry,
-        offer.backend,
+        host.registry,
+        host.backend,
         writes=network.http_writes,
         report=report,
         refused=tuple if access is None else access.limiter.refused,
@@ -94,7 +95,7 @@ async def serving_http(
     )
     memory = MemoryReturn(_WORTH)
     replies = Budget(limits.server_replies_size, freed=memory.freed)
-    offered = Offered(services, offer.registry, access, failed, requests, replies)
+    offered = Offered(services, host.registry, access, failed, requests, replies)
     pages = Services(services, offer.services.for_page(page, access, audit))
     further = page_paths(offered._replace(services=pages), writes=network.http_writes)
     context = None if network.tls is None else partial(_current, _for_http(network.tls), report)

@@ -29,15 +29,16 @@ async def listening(
 
     ``replies`` is the budget for unread replies, if a server of HTTP shares it.
     """
-    network = offer.network
-    health = _add_standard_services(services, offer.registry, offer.topics, network.access)
+    host = offer.host
+    network = host.network
+    health = _add_standard_services(services, host.registry, offer.topics, network.access)
     offer.health.follow(lambda problem: health.set_all(serving=problem is None))
     opened = open_server(
         services,
         network.listen,
         tls=network.tls,
         limits=limits,
-        notify=offer.report,
+        notify=host.report,
         share_ports=network.share_ports,
         replies=replies,
     )

@@ -13,14 +13,15 @@ from headway.base import async_block, check_keywords, check_trio, function_text
 from headway.cache import Informers, Isolation
 from headway.client import Client
 from headway.controller import App, sealed
-from headway.engine._arguments import check_backend, check_flag, check_store, program_of, report_of
+from headway.engine._arguments import check_backend, check_flag, check_store, combine_apps, program_of, report_of
+from headway.engine._built_in import built_in
 from headway.engine._collector import GcFreeze
 from headway.engine._engine import Engine
-from headway.engine._extension import Extension, check_extensions
+from headway.engine._extension import Extension, Host, check_extensions
 from headway.engine._journaling import journal_of, opened_journal
+from headway.engine._late_controllers import LateControllers
 from headway.engine._offer import Offer
 from headway.engine._options import Network, Timing, given_or_default
-from headway.engine._own_controllers import OwnControllers
 from headway.engine._placing import SERVER, Placing, worker_name
 from headway.engine._recording import recorded_events
 from headway.engine._running import start_controllers, watched_nursery
@@ -36,8 +37,6 @@ from headway.storage import Backend, is_shared, last_leases, open_store, record_
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
-
-    from headway.peering import PeerLinks
 
 _PACE = 0.02
 """The interval, in seconds, at which the engine's own controllers read their streams.
@@ -124,15 +123,17 @@ async def run_engine(
     gc_freeze: bool,
     extensions: Sequence[Extension] = (),
     wrap_channel: Callable[[Channel], Channel] | None = None,
-    peer_links: PeerLinks | None = None,
     isolation: Isolation | None = None,
+    own: Callable[[], Sequence[Callable[[Host], Extension]]] = built_in,
 ) -> AsyncIterator[Engine]:
     """Run an engine until the block ends. See `open_engine`, and `headway.testing.open_engine` for the last three."""
     check_trio("headway.open_engine")
     check_store(store)
     check_extensions(extensions)
-    apps = [*apps, *(app for each in extensions for app in each.apps)]
+    late_apps = [app for each in extensions for app in each.late_apps]
+    apps = [*apps, *(app for each in extensions for app in each.apps), *late_apps]
     registry, definitions, topics = program_of(apps)
+    late = {name: definitions.pop(name) for name in combine_apps(late_apps)[1]}
     network = given_or_default("network", network, Network, "Network(['127.0.0.1:9000'], insecure=True)")
     timing = given_or_default("timing", timing, Timing, "Timing(lease_ttl=15)")
     check_flag("gc_freeze", gc_freeze)
@@ -148,14 +149,13 @@ async def run_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             replaced = await record_schemas(backend, registry)
-            services = EngineServices(traced.store(backend), registry, report, topics, recorded, replaced, extensions)
-            services.peerings.loads = freeze.load
-            if peer_links is not None:
-                services.link_peers(peer_links)
+            host = Host(traced.store(backend), registry, report, network=network, loading=freeze.load)
+            own_extensions = [extension(host) for extension in own()]
+            services = EngineServices(host, own_extensions, extensions, topics, recorded, replaced)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not network.listen and last_leases(backend, lasting=True)
             async with (
-                services.open_channels(report, lasting_leases=lasting) as bare,
+                services.open_channels(lasting_leases=lasting) as bare,
                 recorded_events(bare[0], registry, report) as events,
                 watched_nursery(timing, report) as (nursery, ending),
             ):
@@ -192,32 +192,25 @@ async def run_engine(
                     with traced.apart():
                         start_controllers(nursery, late)
 
-                own = OwnControllers(own_placing, backend, services.peerings, own_client, begin)
-                supervisors = placing.supervisors(definitions) + own.supervisors
+                own_definitions = combine_apps([app for each in own_extensions for app in each.apps])[1]
+                own_late = combine_apps([app for each in own_extensions for app in each.late_apps])[1]
+                supervisors = placing.supervisors(definitions) + own_placing.supervisors(own_definitions)
+                later = placing.supervisors(late) + own_placing.supervisors(own_late)
+                late_controllers = LateControllers(later, registry, own_informers, own_client, begin)
+                late_controllers.start(nursery)
                 services.observe.supervisors = supervisors
                 services.observe.names_callers = network.access is not None or not network.serves
-                nursery.start_soon(own.watch, name="the first peering")
-                absences = services.absences(own_client, report)
+                absences = services.absences(own_client)
                 nursery.start_soon(absences.follow, name="controllers that run nowhere")
-                for task in (task for each in extensions for task in each.tasks):
-                    nursery.start_soon(task, services.host, name=f"extension {function_text(task)}")
+                for task in (task for each in (*own_extensions, *extensions) for task in each.tasks):
+                    nursery.start_soon(task, host, name=f"extension {function_text(task)}")
                 health = StoreHealth(backend, [informers, own_informers], report)
                 nursery.start_soon(health.watch, name="the health of the store")
                 services.observe.refusals = health.refusals
                 with traced.apart():
                     start_controllers(nursery, supervisors, freeze)
 
-                offer = Offer(
-                    network=network,
-                    apps=apps,
-                    registry=registry,
-                    topics=topics,
-                    backend=backend,
-                    services=services,
-                    health=health,
-                    report=report,
-                    tracing=traced,
-                )
+                offer = Offer(host=host, apps=apps, topics=topics, services=services, health=health, tracing=traced)
                 async with serving(offer, nursery) as addresses:
                     try:
                         yield Engine(
@@ -230,13 +223,13 @@ async def run_engine(
                             registry=registry,
                             report=report,
                             observe=services.observe,
-                            begin_late=own.begin_if_wanted,
+                            begin_late=late_controllers.begin_if_wanted,
                             http=addresses.http,
                         )
                     finally:
                         ending.begin()
                         # Otherwise the server would give callers that wait for a lease its whole grace period.
-                        services.end_waits()
+                        host.ending.close()
 
 
 async def _revision(backend: Backend) -> int:

@@ -11,9 +11,9 @@ from headway.access import Audit, Authorizer, Caller, Guarded
 from headway.base import CallerTurns, KeyTurns
 from headway.client import Client
 from headway.engine._extension import Extension, Host
-from headway.events import HandlerFailed, Report
+from headway.events import HandlerFailed
 from headway.journal import Journal
-from headway.resource import Registry, ResourceId, pb
+from headway.resource import ResourceId, pb
 from headway.rpc import InProcessChannel, Services
 from headway.service import (
     ConsulService,
@@ -31,12 +31,11 @@ from headway.service import (
     Versions,
     watch_encoders,
 )
-from headway.storage import Backend, CurrentLease, is_shared, reads_copies
+from headway.storage import CurrentLease, is_shared, reads_copies
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.page import PageHost
-    from headway.peering import PeerLinks
     from headway.why import Absences
 
 
@@ -52,22 +51,21 @@ class EngineServices:
 
     def __init__(
         self,
-        backend: Backend,
-        registry: Registry,
-        report: Report,
+        host: Host,
+        own: Sequence[Extension] = (),
+        extensions: Sequence[Extension] = (),
         topics: Mapping[str, Topic[Any]] | None = None,
         journal: Journal | None = None,
         replaced: Mapping[str, int] | None = None,
-        extensions: Sequence[Extension] = (),
     ) -> None:
-        self._backend = backend
+        self._host = host
+        backend, registry = host.backend, host.registry
         self._registry = registry
         self._topics = topics
         self._waits = LeaseWaits()
         self._streams = OpenSubscriptions()
-        versions = Versions(registry, report, replaced=replaced)
+        versions = Versions(registry, host.report, replaced=replaced)
         # Imported here, because a program that only connects to engines needs none of it.
-        from headway.peering import PeeringHost, PeeringService, PeerStreamService
         from headway.why import ObserveHost, ObserveService
 
         async def read(id: ResourceId) -> pb.Resource | None:
@@ -79,9 +77,6 @@ class EngineServices:
         self.observe = ObserveHost(read, journal, leases)
         writes = None if journal is None else journal.writes
 
-        self.peerings = PeeringHost(backend, registry, report)
-        self._peerings = partial(PeeringService, self.peerings)
-        self._peer_streams = PeerStreamService(self.peerings)
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
         of_resources: dict[str, Any] = {
@@ -99,14 +94,19 @@ class EngineServices:
             partial(StoreService, backend, registry),
             partial(QuotaService, backend, registry, elsewhere=self.observe.refused_elsewhere),
             partial(SubscribeService, backend, registry, topics or {}, versions=versions, streams=self._streams),
-            self._peerings,
             partial(ObserveService, self.observe, registry),
+            *(partial(service, host) for each in own for service in each.services),
         ]
+        for end in (self._waits.end, self._streams.end, self.observe.end):
+            host.ending.callback(end)
         self._migration = partial(MigrationService, backend, registry)
-        self.host = Host(backend, registry, report)
-        self._wraps = [wrap for each in extensions for wrap in each.wraps]
-        self._added = [partial(service, self.host) for each in extensions for service in each.services]
-        others = [*(service() for service in self._shared[1:]), *(service(None) for service in self._added)]
+        every = (*own, *extensions)
+        self._added: list[Callable[..., Any]] = [
+            partial(service, host) for each in extensions for service in each.services
+        ]
+        self._open = [partial(service, host) for each in every for service in each.open_services]
+        self._wraps = [wrap for each in every for wrap in each.wraps]
+        others = [service(None) for service in (*self._shared[1:], *self._added)]
         self._own = self._services(resources(), *others)
         self._privileged = self._services(resources(writes_copies=True), *others)
 
@@ -119,21 +119,19 @@ class EngineServices:
         return service
 
     @asynccontextmanager
-    async def open_channels(
-        self, report: Report, *, lasting_leases: bool
-    ) -> AsyncIterator[tuple[InProcessChannel, InProcessChannel]]:
+    async def open_channels(self, *, lasting_leases: bool) -> AsyncIterator[tuple[InProcessChannel, InProcessChannel]]:
         """Open channels for the engine's own process, which may do everything, and for Headway's own controllers.
 
         Only the latter may write to the partitions with the copies of peerings.
         """
+        host = self._host
 
         def failed(path: str, error: BaseException) -> None:
-            report(HandlerFailed(path, error))
+            host.report(HandlerFailed(path, error))
 
         channel = InProcessChannel(self._own, report=failed, lasting_leases=lasting_leases)
         privileged = InProcessChannel(self._privileged, report=failed, lasting_leases=lasting_leases)
-        self.peerings.client, self.peerings.channel = Client(privileged, self._registry), privileged
-        self.host.serving = Client(channel, self._registry)
+        host.serving, host.channel = Client(channel, self._registry), privileged
         try:
             yield channel, privileged
         finally:
@@ -144,8 +142,9 @@ class EngineServices:
         """Return the services for clients on the network. Without ``access``, every client may do everything."""
         registry = self._registry
         if access is None:
-            for service in (TypesService(registry, self._topics), self._migration(), self._peer_streams):
-                self._own.add(self._wrapped(service))
+            further = [TypesService(registry, self._topics), self._migration(), *(service() for service in self._open)]
+            for each in further:
+                self._own.add(self._wrapped(each))
             return self._own
 
         replies = DescribedTypes(registry, self._topics)
@@ -157,8 +156,7 @@ class EngineServices:
         everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
         guarded = [Guarded(service, access, registry, audit) for service in everything]
         guarded += [Guarded(service, access, registry, audit, serves_strangers=False) for service in self._added]
-        # A stream brings the secret of its peering instead of a token.
-        return self._services(*guarded, self._peer_streams)
+        return self._services(*guarded, *(service() for service in self._open))
 
     def for_page(self, page: PageHost, access: Authorizer | None, audit: Audit) -> Services:
         """Return the answers of the page, each with the rights of its caller."""
@@ -167,22 +165,10 @@ class EngineServices:
         service = partial(PageService, page, self._registry)
         return Services(service() if access is None else Guarded(service, access, self._registry, audit))
 
-    def absences(self, client: Client, report: Report) -> Absences:
+    def absences(self, client: Client) -> Absences:
         """Return what finds the controllers that run nowhere."""
         from headway.why import Absences
 
-        backend = self._backend
+        backend = self._host.backend
         about = (self.observe, client, self._registry, backend.kinds)
-        return Absences(*about, shared=is_shared(backend), report=report, ready=self.peerings.listening)
-
-    def link_peers(self, links: PeerLinks) -> None:
-        """Connect the engine with its peers by these links, in place of the network."""
-        self.peerings.addresses = links.serve({**self._peerings().__mapping__(), **self._peer_streams.__mapping__()})
-        self.peerings.open_channel = links.open_channel
-
-    def end_waits(self) -> None:
-        """Answer the calls that wait for a lease, and end the subscriptions, because the engine ends."""
-        self._waits.end()
-        self.peerings.streams.resign()
-        self._streams.end()
-        self.observe.end()
+        return Absences(*about, shared=is_shared(backend), report=self._host.report, ready=self._host.listening)

@@ -28,8 +28,8 @@ async def serving(offer: Offer, nursery: trio.Nursery) -> AsyncIterator[Addresse
         DeclarationError: the libraries for HTTP are not installed.
         OSError: an address cannot be bound.
     """
-    network, access, report = offer.network, offer.network.access, offer.report
-    peerings = offer.services.peerings
+    host = offer.host
+    network, access, report = host.network, host.network.access, host.report
     async with AsyncExitStack() as servers:
         served = Addresses()
         if network.serves:
@@ -52,12 +52,10 @@ async def serving(offer: Offer, nursery: trio.Nursery) -> AsyncIterator[Addresse
             if network.listen:
                 from headway.engine._network import listening
 
-                nursery.start_soon(peerings.report.report_rest, name="refused peers")
-                peerings.encrypted = network.tls is not None
                 grpc = await servers.enter_async_context(listening(offer, offered, limits, replies))
                 served = served._replace(grpc=grpc)
-                peerings.addresses = grpc
-        peerings.listening.set()
+                host.addresses = grpc
+        host.listening.set()
         if access is not None:
             servers.callback(access.subscribe(report))
         yield served

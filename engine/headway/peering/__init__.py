@@ -17,8 +17,9 @@ from headway.peering._client import generate_token as generate_token
 from headway.peering._dial import EXCHANGE as EXCHANGE
 from headway.peering._dial import exchange as exchange
 from headway.peering._dial import open_peer_channel as open_peer_channel
+from headway.peering._extension import peering_app as peering_app
+from headway.peering._extension import peering_extension as peering_extension
 from headway.peering._host import PeeringHost as PeeringHost
-from headway.peering._lifecycle import add_peerings as add_peerings
 from headway.peering._partition import ensure_partition as ensure_partition
 from headway.peering._peer_links import PeerLinks as PeerLinks
 from headway.peering._secrets import SECRETS_KIND as SECRETS_KIND
@@ -41,5 +42,4 @@ from headway.peering.links import NOTIFIED as NOTIFIED
 from headway.peering.links import PEER_STREAM as PEER_STREAM
 from headway.peering.links import STATE_KIND as STATE_KIND
 from headway.peering.links import PeerStreamService as PeerStreamService
-from headway.peering.links import add_peer_streams as add_peer_streams
 from headway.peering.stream import PeerLimits as PeerLimits

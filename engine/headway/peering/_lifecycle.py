@@ -48,8 +48,8 @@ def attempt_name(attempt: str) -> str:
     return hashlib.sha256(attempt.encode()).hexdigest()[:8]
 
 
-def add_peerings(app: App, host: PeeringHost | None) -> None:
-    """Declare the controller. Without a host it does nothing."""
+def add_peerings(app: App, host: PeeringHost) -> None:
+    """Declare the controller."""
 
     def of_partition(partition: Resource[Partition], _: object) -> Sequence[ResourceId]:
         name = peering_of(partition.name)
@@ -64,8 +64,6 @@ def add_peerings(app: App, host: PeeringHost | None) -> None:
     )
     async def peerings(rt: Runtime, request: Request) -> RequeueAfter | None:
         peering = rt.cache.get(PEERING, request.id)
-        if host is None:
-            return None
         if peering is None:
             await remove_rest(host, rt.client, request.id.name)
             return None

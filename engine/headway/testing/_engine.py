@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from headway.base import async_block, check_keywords, repr_text
 from headway.cache import Isolation
 from headway.controller import App
-from headway.engine import Engine, Extension, Network, Timing, run_engine
+from headway.engine import Engine, Extension, Network, Timing, built_in, run_engine
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.journal import JournalOptions
@@ -74,8 +75,8 @@ async def open_engine(
         gc_freeze=gc_freeze,
         extensions=extensions,
         wrap_channel=wrap_channel,
-        peer_links=peer_links,
         isolation=isolation,
+        own=partial(built_in, peer_links),
     ) as engine:
         yield engine
     if isolation is not None and isolation.broken:

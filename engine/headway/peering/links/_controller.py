@@ -119,22 +119,18 @@ class _Streams:
         entry.close(StreamEnded(DELETED, "the peering was deleted"))
 
 
-def add_peer_streams(app: App, host: PeeringHost | None, limits: PeerLimits | None = None) -> None:
-    """Declare the controller. Without a host it does nothing."""
+def add_peer_streams(app: App, host: PeeringHost, limits: PeerLimits | None = None) -> None:
+    """Declare the controller."""
     bounds = limits or PeerLimits()
     runs: WeakKeyDictionary[Runtime, _Streams] = WeakKeyDictionary()
 
     async def hold(rt: Runtime, enqueue: Enqueue) -> None:
-        if host is None:
-            return
         run = runs.setdefault(rt, _Streams(host))
         run.enqueue = enqueue
         await run.run()
 
     @app.controller(manages=PEERING, sources={"streams": hold}, concurrency=4, backoff=Backoff(0.05, 30.0), name=NAME)
     async def peer_streams(rt: Runtime, request: Request) -> None:
-        if host is None:
-            return
         peering = rt.cache.get(PEERING, request.id)
         run = runs.setdefault(rt, _Streams(host))
         await run.opened.wait()

@@ -1,0 +1,27 @@
+"""The extensions that every engine has. Nothing else in this package knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headway.builtin import builtin_app
+from headway.engine._extension import Extension, Host
+from headway.service import unregistered
+
+if TYPE_CHECKING:
+    from headway.peering import PeerLinks
+
+
+def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], Extension]]:
+    """Return functions that make the extensions of an engine. A test may give the links to its peers."""
+    # Imported here, because a program that only connects to engines needs none of it.
+    from headway.peering import peering_extension
+
+    return [_controllers, partial(peering_extension, links=peer_links)]
+
+
+def _controllers(host: Host) -> Extension:
+    """Return Headway's own controllers."""
+    return Extension(apps=[builtin_app(host.registry, partial(unregistered, host.backend, host.registry))])
