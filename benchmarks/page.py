@@ -32,6 +32,7 @@ from headway.page._service import SEARCH
 from headway.resource import pb, resource_key
 from headway.rpc import TOKEN_HEADER, Budget, Services
 from headway.storage import MemoryBackend, Within
+from headway.why import observer_of
 
 BOUND = 8.0
 """The ratio depends on the processor. Where all names fit into its cache, the plain loop takes 46 ns a resource, and
@@ -52,8 +53,7 @@ async def _measured(size: int, rounds: int) -> tuple[float, float]:
     wanted = f"{size - 1:06}"
     async with headway.open_engine(backend, app, report=ignore) as engine:
         await engine.wait_idle()
-        assert engine._observe is not None
-        host = PageHost([app], engine._observe, app.registry, backend)
+        host = PageHost([app], observer_of(engine), app.registry, backend)
         ask = _reader(host, app)
         resources, _ = await backend.list(type.kind, Within())
         pairs = [

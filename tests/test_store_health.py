@@ -20,14 +20,15 @@ from trio.testing import MockClock
 
 import headway
 from headway import events, field
-from headway.engine import _store_health
+from headway.engine import Host, _store_health
 from headway.errors import HeadwayError, StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.protobuf import decode
-from headway.resource import Key, Kind, pb
+from headway.resource import Key, Kind, Registry, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
+from headway.why import observer_of, why_extension
 from tests.helpers.service_errors import status_of
 from tests.http.kit import NO_CERTIFICATES
 from tests.run.test_store_rolled_back import rolled_back
@@ -368,8 +369,10 @@ def test_store_that_cannot_be_used_shows_no_quotas() -> None:
         def quotas_now(self) -> Any:
             raise StoreUnusable("the store is closed")
 
-    health = _store_health.StoreHealth(Closed(), (), events.ignore)
-    assert (health.quotas(), health.refusals()) == ((), {})
+    host = Host(Closed(), Registry(), events.ignore)
+    why_extension(host)
+    health = _store_health.StoreHealth(host.backend, (), events.ignore)
+    assert (health.quotas(), observer_of(host).refusals()) == ((), {})
 
 
 async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it

@@ -37,6 +37,7 @@ from headway.why import (
     Ref,
     Why,
     controllers_now,
+    observer_of,
     ref_text,
 )
 from tests.page import shop
@@ -108,7 +109,7 @@ async def test_page_top_and_metrics_have_the_same_numbers(
         for family in metrics.registry.collect():
             for sample in family.samples:
                 samples.setdefault(sample.name, []).append((sample.labels, sample.value))
-        found = sorted(engine._asked().supervisors, key=lambda each: each.fence_name)
+        found = sorted(observer_of(engine).supervisors, key=lambda each: each.fence_name)
         ours = controllers_now([(each, each.status()) for each in found])
         for one, scraped in zip(ours, states_in("x", samples), strict=True):
             for name in SAME:
@@ -242,8 +243,7 @@ async def test_progress_of_priming_reaches_the_page() -> None:
         async with testing.open_engine(
             Kept(backend), shop.app, report=headway.events.ignore, wrap_channel=gate.over
         ) as engine:
-            assert engine._observe is not None
-            host = PageHost([shop.app], engine._observe, shop.app.registry, backend)
+            host = PageHost([shop.app], observer_of(engine), shop.app.registry, backend)
 
             async def received(least: int) -> dict[str, Any]:
                 while True:

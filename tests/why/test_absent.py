@@ -16,7 +16,7 @@ from headway.base._clock import WALL
 from headway.errors import HeadwayError
 from headway.events import ControllersClash
 from headway.resource import CONTROLLER_RECORD, Kind, TypeName
-from headway.why import Absences, ObserveHost, _absent, _host, sentences
+from headway.why import Absences, ObserveHost, _absent, _host, observer_of, sentences
 from tests.helpers.why_programs import broken_app
 from tests.why.test_workers import ATTEND, attend, channel_to, types_only
 
@@ -66,7 +66,7 @@ class Staged:
         self.kinds: set[Kind] = set()
         self.wall = 1_000_000.0
         self.shared = shared
-        asked = engine._asked()
+        asked = observer_of(engine)
         self.servers = [Server(self, ObserveHost(asked.read, None, asked._read_leases)) for _ in range(2)]
 
     async def look(self, *servers: Server, looks: int = 1) -> list[str]:
@@ -239,7 +239,7 @@ async def test_controller_in_another_server_itself_is_not_missed(
             await anext(questions)
             await stage.look(first, second)
         async with headway.open_engine("memory:", broken_app()[0]) as engine:
-            second.host.supervisors = engine._asked().supervisors
+            second.host.supervisors = observer_of(engine).supervisors
             assert await stage.look(first, second, looks=2 * _absent.BELIEVED) == []
             # A slow server is heard as well, as long as it looks within the grace.
             for _ in range(2 * _absent.BELIEVED // _absent.SHARED_GRACE):

@@ -11,7 +11,7 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.errors import HeadwayError
 from headway.resource import pb
 from headway.rpc import InProcessChannel
-from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost
+from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, observer_of
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Parts, Team, part, told
 from tests.why.test_workers import CORE, attend, channel_to, fail, guarded, rule
@@ -72,7 +72,7 @@ async def test_failed_reconcile_of_a_deletion_is_retried() -> None:
         core = await engine.client.apply(parts.team.new("core", Team()))
         before = part(await told(engine, core.id, "waiting")).attempt
         await engine.client.delete(core.id)
-        channel = channel_to(engine._asked())
+        channel = channel_to(observer_of(engine))
         assert (await retry(channel)).processes == ["server"]
         await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
 

@@ -15,12 +15,11 @@ from grpclib.const import Status
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.client import list_quotas
-from headway.engine import beside_siblings
 from headway.errors import HeadwayError
 from headway.resource import QUOTA, Quota, ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend, MemoryBackend
-from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why
+from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why, beside_siblings, observer_of
 from headway.why._attending import Busy, Sort
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Team, broken_app
@@ -201,9 +200,9 @@ async def test_refusals_of_a_quota_are_counted_for_all_processes(tmp_path: Path)
 
         # Once its use is counted.
         assert [each.name for each in await list_quotas(first.client)] == ["small"]
-        assert first._asked().refusals() == {"small": 0}
-        first._asked().refusals = lambda: {"small": 3, "gone": 1}
-        second._asked().refusals = lambda: {"small": 5}
+        assert observer_of(first).refusals() == {"small": 0}
+        observer_of(first).refusals = lambda: {"small": 3, "gone": 1}
+        observer_of(second).refusals = lambda: {"small": 5}
 
         async def refused() -> list[list[int]]:
             return [[each.refused for each in await list_quotas(at.client)] for at in (first, second)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -11,12 +12,12 @@ from grpclib.const import Status
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.errors import HeadwayError
 from headway.reconcile import Result
 from headway.resource import ResourceId, pb
-from headway.rpc import InProcessChannel
-from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Ref, Why, sentences
+from headway.rpc import InProcessChannel, Services
+from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Ref, Why, observer_of, sentences
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Parts, Team, broken_app, eventually, part, told
 
@@ -213,27 +214,16 @@ async def guarded(
     *rules: Rule, reconcile: Reconcile = idle
 ) -> AsyncIterator[tuple[headway.Engine, InProcessChannel, dict[str, str]]]:
     """Run an engine with a team, and yield a channel for a caller with these rules."""
-    from headway.access import Audit
-    from headway.engine import EngineServices
-
     parts = Parts()
     parts.reconcile = reconcile
     text, token = new_token(["some"])
     access = Authorizer(Access([Policy("some", rules)], [token]))
-    seen: list[EngineServices] = []
-    init = EngineServices.__init__
-
-    def note(self: EngineServices, *arguments: object) -> None:
-        init(self, *arguments)  # type: ignore[arg-type]  # passed on
-        seen.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EngineServices, "__init__", note)
-        async with headway.open_engine("memory:", parts.app) as engine:
-            core = await engine.client.apply(parts.team.new("core", Team()))
-            await told(engine, core.id, "idle" if reconcile is idle else "waiting")
-            services = seen[0].for_clients(access, Audit(lambda _: None))
-            yield engine, InProcessChannel(services), {"x-consul-token": text}
+    registry = parts.app.registry
+    async with headway.open_engine("memory:", parts.app) as engine:
+        core = await engine.client.apply(parts.team.new("core", Team()))
+        await told(engine, core.id, "idle" if reconcile is idle else "waiting")
+        served = Guarded(partial(ObserveService, observer_of(engine), registry), access, registry)
+        yield engine, InProcessChannel(Services(served)), {"x-consul-token": text}
 
 
 async def ask(

@@ -13,12 +13,13 @@ from headway.cli._arguments import combined
 from headway.cli._log import configure_log
 from headway.cli._running import Usage
 from headway.cli._sibling import Sibling
-from headway.engine import Engine, beside_siblings, worker_name
+from headway.engine import Engine, worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.http import host_and_port
 from headway.observe import Metrics, Pages, PagesService, log_report, open_pages, reports
 from headway.rpc import is_loopback
+from headway.why import beside_siblings
 
 
 class ProcessOptions(NamedTuple):

@@ -11,6 +11,7 @@ from headway.engine._connect import connect as connect
 from headway.engine._engine import Engine as Engine
 from headway.engine._extension import Extension as Extension
 from headway.engine._extension import Host as Host
+from headway.engine._extension import Observer as Observer
 from headway.engine._open_cache import open_cache as open_cache
 from headway.engine._open_engine import open_engine as open_engine
 from headway.engine._open_engine import run_engine as run_engine
@@ -20,4 +21,3 @@ from headway.engine._options import Timing as Timing
 from headway.engine._placing import worker_name as worker_name
 from headway.engine._services import EngineServices as EngineServices
 from headway.engine._shutdown import ShutdownWatch as ShutdownWatch
-from headway.engine._siblings import beside_siblings as beside_siblings

@@ -18,8 +18,9 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
     """Return functions that make the extensions of an engine. A test may give the links to its peers."""
     # Imported here, because a program that only connects to engines needs none of it.
     from headway.peering import peering_extension
+    from headway.why import why_extension
 
-    return [_controllers, partial(peering_extension, links=peer_links)]
+    return [_controllers, partial(peering_extension, links=peer_links), why_extension]
 
 
 def _controllers(host: Host) -> Extension:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import trio
@@ -105,9 +106,9 @@ class Connection:
         self,
         endpoints: str | Sequence[str],
         comparison: Comparison,
-        decoder: Callable[[], StreamDecoder] = WatchDecoder,
+        decoders: Mapping[str, Callable[[], StreamDecoder]] = MappingProxyType({}),
     ) -> AbstractAsyncContextManager[Channel]:
-        """Return a channel to engines that can also watch resources.
+        """Return a channel to engines that can also watch resources, with further decoders by path.
 
         Raises InvalidArgument, before anything is opened, for a token that others could read on its way.
         """
@@ -115,18 +116,12 @@ class Connection:
         if self.token and not self.insecure and (host := plain_text_host(addresses(endpoints), self.tls)):
             raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))
         from headway.rpc import open_channel
-        from headway.why import ATTEND, QuestionDecoder
 
-        decoders: dict[str, Callable[[], StreamDecoder]] = {
-            WATCH_LIST: decoder,
-            SUBSCRIBE: SubscribeDecoder,
-            ATTEND: QuestionDecoder,
-        }
         return open_channel(
             endpoints,
             tls=self.tls,
             server_name=self.server_name,
-            decoders=decoders,
+            decoders={WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder, **decoders},
             timeout=self.timeout,
             admits=comparison,
             insecure=self.insecure,

@@ -11,6 +11,7 @@ import trio
 from headway.base import async_block, check_trio, current_run, repr_text
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
+from headway.engine._extension import Observer
 from headway.engine._store_health import StoreHealth
 from headway.errors import InvalidArgument
 from headway.events import Report, ignore
@@ -20,7 +21,7 @@ from headway.run import ControllerStatus, Supervisor
 from headway.storage import QuotaUse, StoreProblem
 
 if TYPE_CHECKING:
-    from headway.why import ObserveHost, StuckList, Why
+    from headway._gen.headway.observe.v1 import StuckList, Why
 
 
 class Engine:
@@ -43,7 +44,7 @@ class Engine:
         *,
         registry: Registry | None = None,
         report: Report = ignore,
-        observe: ObserveHost | None = None,
+        observe: Observer | None = None,
         begin_late: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         http: str | None = None,
         on_accepted: Callable[[], None] = lambda: None,
@@ -131,8 +132,8 @@ class Engine:
         After the block has ended, every controller's phase is ``ended``, and its ``error`` is the error of its last
         failed run, if a run failed.
         """
-        absent = () if self._observe is None else self._observe.absent
-        return [supervisor.status() for supervisor in self._supervisors] + [each.status() for each in absent]
+        absent = () if self._observe is None else self._observe.absent_status()
+        return [*(supervisor.status() for supervisor in self._supervisors), *absent]
 
     async def why(self, id: ResourceId) -> Why:
         """Return why the controllers are, or are not, done with a resource: `headway.why.sentences` for people.
@@ -162,7 +163,7 @@ class Engine:
             raise InvalidArgument(f"longer_than must be >= 0 seconds, not {repr_text(given)}")
         return await self._asked().stuck(longer_than)
 
-    def _asked(self) -> ObserveHost:
+    def _asked(self) -> Observer:
         self._check_call("why and stuck")
         assert self._observe is not None
         return self._observe

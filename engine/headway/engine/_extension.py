@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -17,9 +17,34 @@ from headway.controller import App
 from headway.engine._options import Network
 from headway.errors import Closed, DeclarationError
 from headway.events import Report
-from headway.resource import Registry
+from headway.journal import Journal
+from headway.resource import Registry, ResourceId
 from headway.rpc import Channel
+from headway.run import ControllerStatus, Supervisor
 from headway.storage import Backend
+
+if TYPE_CHECKING:
+    from headway._gen.headway.observe.v1 import StuckList, Why
+
+
+class Observer(Protocol):
+    """Answers `Engine.why` and `Engine.stuck`."""
+
+    async def why(self, id: ResourceId, /) -> Why:
+        """Return why a resource is, or is not, done."""
+        ...
+
+    async def stuck(self, longer_than: float, /) -> StuckList:
+        """Return the work that has been pending for more than these seconds."""
+        ...
+
+    def absent_status(self) -> Sequence[ControllerStatus]:
+        """Return the controllers that are wanted and run nowhere."""
+        ...
+
+    async def refused_elsewhere(self) -> Mapping[str, int]:
+        """Return how many commits the other processes of this server have refused, by the names of quotas."""
+        ...
 
 
 @dataclass
@@ -32,8 +57,11 @@ class Host:
         report: receives events.
         serving: the client of the engine; None before it serves.
         network: the options of the network.
+        journal: the record of what the controllers did; None without one.
         loading: returns a block in which many objects arrive that stay in memory.
         channel: the channel of Headway's own controllers, which may also write the copies of peerings.
+        supervisors: the controllers.
+        observer: answers `Engine.why` and `Engine.stuck`. An extension sets it.
         addresses: the engine's gRPC addresses, with the actual ports. They are known once ``listening`` is set.
         listening: set once clients can connect.
         ending: its callbacks are called when the engine ends, before it waits for its clients.
@@ -45,8 +73,11 @@ class Host:
     serving: Client | None = field(default=None, repr=False)
     _: KW_ONLY
     network: Network = field(default_factory=Network)
+    journal: Journal | None = None
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     channel: Channel = field(init=False)
+    supervisors: list[Supervisor] = field(default_factory=list)
+    observer: Observer | None = None
     addresses: Sequence[str] = ()
     listening: trio.Event = field(default_factory=trio.Event)
     ending: ExitStack = field(default_factory=ExitStack)

@@ -56,11 +56,12 @@ async def serving_http(
         check_hypercorn()
         from headway.http import Offered, open_http
         from headway.page import PageHost, page_paths
+        from headway.why import observer_of
     except ModuleNotFoundError as error:
         raise DeclarationError(f"http= needs {error.name}: pip install 'headway[http]'") from error
     page = PageHost(
         offer.apps,
-        offer.services.observe,
+        observer_of(host),
         host.registry,
         host.backend,
         writes=network.http_writes,

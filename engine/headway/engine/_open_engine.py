@@ -149,9 +149,9 @@ async def run_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             replaced = await record_schemas(backend, registry)
-            host = Host(traced.store(backend), registry, report, network=network, loading=freeze.load)
+            host = Host(traced.store(backend), registry, report, network=network, journal=recorded, loading=freeze.load)
             own_extensions = [extension(host) for extension in own()]
-            services = EngineServices(host, own_extensions, extensions, topics, recorded, replaced)
+            services = EngineServices(host, own_extensions, extensions, topics, replaced)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not network.listen and last_leases(backend, lasting=True)
             async with (
@@ -188,27 +188,22 @@ async def run_engine(
                 own_placing = replace(placing, informers=own_informers, channel=privileged, process=own_name)
 
                 def begin(late: Sequence[Supervisor]) -> None:
-                    supervisors.extend(late)
+                    host.supervisors.extend(late)
                     with traced.apart():
                         start_controllers(nursery, late)
 
                 own_definitions = combine_apps([app for each in own_extensions for app in each.apps])[1]
                 own_late = combine_apps([app for each in own_extensions for app in each.late_apps])[1]
-                supervisors = placing.supervisors(definitions) + own_placing.supervisors(own_definitions)
+                host.supervisors += placing.supervisors(definitions) + own_placing.supervisors(own_definitions)
                 later = placing.supervisors(late) + own_placing.supervisors(own_late)
                 late_controllers = LateControllers(later, registry, own_informers, own_client, begin)
                 late_controllers.start(nursery)
-                services.observe.supervisors = supervisors
-                services.observe.names_callers = network.access is not None or not network.serves
-                absences = services.absences(own_client)
-                nursery.start_soon(absences.follow, name="controllers that run nowhere")
                 for task in (task for each in (*own_extensions, *extensions) for task in each.tasks):
                     nursery.start_soon(task, host, name=f"extension {function_text(task)}")
                 health = StoreHealth(backend, [informers, own_informers], report)
                 nursery.start_soon(health.watch, name="the health of the store")
-                services.observe.refusals = health.refusals
                 with traced.apart():
-                    start_controllers(nursery, supervisors, freeze)
+                    start_controllers(nursery, host.supervisors, freeze)
 
                 offer = Offer(host=host, apps=apps, topics=topics, services=services, health=health, tracing=traced)
                 async with serving(offer, nursery) as addresses:
@@ -216,13 +211,13 @@ async def run_engine(
                         yield Engine(
                             client,
                             partial(_revision, backend),
-                            supervisors,
+                            host.supervisors,
                             addresses.grpc,
                             [informers, own_informers],
                             health,
                             registry=registry,
                             report=report,
-                            observe=services.observe,
+                            observe=host.observer,
                             begin_late=late_controllers.begin_if_wanted,
                             http=addresses.http,
                         )

@@ -28,6 +28,7 @@ from headway.journal import JournalOptions
 from headway.resource import ResourceId, pb, shared_message
 from headway.rpc import Channel, Token, WithMetadata, token_metadata
 from headway.run import Pauses
+from headway.service import WATCH_LIST
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -85,6 +86,9 @@ async def open_workers(
         SchemaMismatch: from within the block, if the server and this program would misread each other's resources or
             events.
     """
+    # Imported here, because other programs do not need it.
+    from headway.why import ATTEND, ObserveHost, QuestionDecoder, attend
+
     check_trio("headway.open_workers")
     program = program_of(apps)
     registry = program.registry
@@ -99,7 +103,7 @@ async def open_workers(
     opens = isinstance(endpoints, str | Sequence)
     comparison = Comparison(registry, program.topics.values()) if opens else Comparison(())
     opened: AbstractAsyncContextManager[Channel] = (
-        connection.open(endpoints, comparison, traced.decoder)
+        connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, ATTEND: QuestionDecoder})
         if isinstance(endpoints, str | Sequence)
         else nullcontext(endpoints)
     )
@@ -136,8 +140,6 @@ async def open_workers(
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
                 with traced.apart():
                     start_controllers(nursery, supervisors, freeze)
-                # Imported here, because a program that has no controllers needs none of it.
-                from headway.why import ObserveHost, attend
 
                 async def read(id: ResourceId) -> pb.Resource | None:
                     found = await client.get(registry.resolve(id.type), id)

@@ -12,8 +12,6 @@ from headway.base import CallerTurns, KeyTurns
 from headway.client import Client
 from headway.engine._extension import Extension, Host
 from headway.events import HandlerFailed
-from headway.journal import Journal
-from headway.resource import ResourceId, pb
 from headway.rpc import InProcessChannel, Services
 from headway.service import (
     ConsulService,
@@ -31,12 +29,11 @@ from headway.service import (
     Versions,
     watch_encoders,
 )
-from headway.storage import CurrentLease, is_shared, reads_copies
+from headway.storage import reads_copies
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.page import PageHost
-    from headway.why import Absences
 
 
 _READS = 8
@@ -55,7 +52,6 @@ class EngineServices:
         own: Sequence[Extension] = (),
         extensions: Sequence[Extension] = (),
         topics: Mapping[str, Topic[Any]] | None = None,
-        journal: Journal | None = None,
         replaced: Mapping[str, int] | None = None,
     ) -> None:
         self._host = host
@@ -65,23 +61,12 @@ class EngineServices:
         self._waits = LeaseWaits()
         self._streams = OpenSubscriptions()
         versions = Versions(registry, host.report, replaced=replaced)
-        # Imported here, because a program that only connects to engines needs none of it.
-        from headway.why import ObserveHost, ObserveService
-
-        async def read(id: ResourceId) -> pb.Resource | None:
-            return (await backend.read(id.type.unversioned, id.key))[0]
-
-        async def leases(name_prefix: str) -> Sequence[CurrentLease]:
-            return (await backend.list_leases(name_prefix))[0]
-
-        self.observe = ObserveHost(read, journal, leases)
-        writes = None if journal is None else journal.writes
-
+        refused_elsewhere = None if host.observer is None else host.observer.refused_elsewhere
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
         of_resources: dict[str, Any] = {
             "versions": versions,
-            "journal": writes,
+            "journal": None if host.journal is None else host.journal.writes,
             "encodings": self._encodings,
             "turns": KeyTurns(),
             "reads": CallerTurns(_READS) if reads_copies(backend) else None,
@@ -92,13 +77,12 @@ class EngineServices:
             partial(ConsulService, backend, registry, **of_resources),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
-            partial(QuotaService, backend, registry, elsewhere=self.observe.refused_elsewhere),
+            partial(QuotaService, backend, registry, elsewhere=refused_elsewhere),
             partial(SubscribeService, backend, registry, topics or {}, versions=versions, streams=self._streams),
-            partial(ObserveService, self.observe, registry),
             *(partial(service, host) for each in own for service in each.services),
         ]
-        for end in (self._waits.end, self._streams.end, self.observe.end):
-            host.ending.callback(end)
+        host.ending.callback(self._waits.end)
+        host.ending.callback(self._streams.end)
         self._migration = partial(MigrationService, backend, registry)
         every = (*own, *extensions)
         self._added: list[Callable[..., Any]] = [
@@ -164,11 +148,3 @@ class EngineServices:
 
         service = partial(PageService, page, self._registry)
         return Services(service() if access is None else Guarded(service, access, self._registry, audit))
-
-    def absences(self, client: Client) -> Absences:
-        """Return what finds the controllers that run nowhere."""
-        from headway.why import Absences
-
-        backend = self._host.backend
-        about = (self.observe, client, self._registry, backend.kinds)
-        return Absences(*about, shared=is_shared(backend), report=self._host.report, ready=self._host.listening)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.cache import Informers
-from headway.errors import HeadwayError, StoreRolledBack, Unavailable
+from headway.errors import StoreRolledBack, Unavailable
 from headway.events import Report, StoreFailed, StoreRecovered
-from headway.storage import Backend, QuotaUse, StoreProblem, find_problem
+from headway.storage import Backend, QuotaUse, StoreProblem, find_problem, quotas_now
 
 EVERY = 2.0
 PATIENCE = 5.0
@@ -42,18 +42,8 @@ class StoreHealth:
         changed(self.problem)
 
     def quotas(self) -> Sequence[QuotaUse]:
-        """Return the quotas whose use is counted; none if the store keeps no quotas or cannot be used."""
-        now: Callable[[], Sequence[QuotaUse]] | None = getattr(self._backend, "quotas_now", None)
-        if now is None:
-            return ()
-        try:
-            return now()
-        except HeadwayError:
-            return ()
-
-    def refusals(self) -> dict[str, int]:
-        """Return how many commits this process has refused, by the names of quotas."""
-        return {each.limit.name: each.refused for each in self.quotas()}
+        """Return the quotas whose use is counted."""
+        return quotas_now(self._backend)
 
     async def watch(self) -> None:
         """Check the store repeatedly until canceled."""

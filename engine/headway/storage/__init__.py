@@ -24,6 +24,7 @@ from headway.storage._abilities import keeps_quotas as keeps_quotas
 from headway.storage._abilities import last_leases as last_leases
 from headway.storage._abilities import list_part as list_part
 from headway.storage._abilities import owned_parts as owned_parts
+from headway.storage._abilities import quotas_now as quotas_now
 from headway.storage._abilities import reads_copies as reads_copies
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources

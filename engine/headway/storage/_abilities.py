@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, cast, runtime_checkable
 
+from headway.errors import HeadwayError
 from headway.resource import Key, Kind, Position, StreamItem, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._operations import Fence, Within
@@ -175,6 +176,17 @@ class KeepsQuotas(Protocol):
 def keeps_quotas(backend: Backend) -> bool:
     """Return True if the store keeps quotas."""
     return hasattr(backend, "list_quotas")
+
+
+def quotas_now(backend: Backend) -> Sequence[QuotaUse]:
+    """Return the quotas whose use is counted; none if the store keeps no quotas or cannot be used."""
+    now: Callable[[], Sequence[QuotaUse]] | None = getattr(backend, "quotas_now", None)
+    if now is None:
+        return ()
+    try:
+        return now()
+    except HeadwayError:
+        return ()
 
 
 class ChecksItself(Protocol):

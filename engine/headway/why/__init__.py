@@ -34,6 +34,8 @@ from headway.why._attending import Attending as Attending
 from headway.why._attending import asker_of as asker_of
 from headway.why._elsewhere import Absent as Absent
 from headway.why._elsewhere import Elsewhere as Elsewhere
+from headway.why._extension import observer_of as observer_of
+from headway.why._extension import why_extension as why_extension
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._leases import Leases as Leases
 from headway.why._local import stuck_here as stuck_here
@@ -44,6 +46,7 @@ from headway.why._service import ObservePermissions as ObservePermissions
 from headway.why._service import ObserveService as ObserveService
 from headway.why._service import QuestionDecoder as QuestionDecoder
 from headway.why._service import redacted as redacted
+from headway.why._siblings import beside_siblings as beside_siblings
 from headway.why.answers import attempts_text as attempts_text
 from headway.why.answers import cleaned as cleaned
 from headway.why.answers import id_of as id_of

@@ -20,7 +20,7 @@ from headway.builtin import NAME as BUILTIN_APP
 from headway.errors import NotFound
 from headway.journal import Journal, Written
 from headway.resource import Kind, ResourceId, ScopedType, TypeName, event_id, resource_id
-from headway.run import Supervisor
+from headway.run import ControllerStatus, Supervisor
 from headway.why._attending import Attending, Busy, Sort, stuck_of
 from headway.why._elsewhere import Absent, Elsewhere
 from headway.why._known import events_answer, id_without_uid, past_causes, stored_answer, with_writers
@@ -377,6 +377,10 @@ class ObserveHost:
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
         """Hand an answer to its question. Return False if no question waits for it."""
         return any(each.answered(answer) for each in list(self._attending.values()))
+
+    def absent_status(self) -> list[ControllerStatus]:
+        """Return the state of the controllers that are wanted and run nowhere."""
+        return [each.status() for each in self.absent]
 
     def attending(self) -> list[str]:
         """Return the names of the processes that attend, sorted."""

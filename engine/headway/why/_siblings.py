@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
-from headway.engine._engine import Engine
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.engine import Engine
 from headway.events import ignore
-from headway.rpc import Channel, Limits, Services
-
-if TYPE_CHECKING:
-    from headway._gen.headway.observe import v1 as observe_pb
+from headway.rpc import Channel, Limits, Services, open_channel, open_server
+from headway.why._attend import attend, pass_answer, relay
+from headway.why._attending import Attending, asker_of
+from headway.why._extension import observer_of
+from headway.why._service import ATTEND, ObserveService, QuestionDecoder
 
 _LIMITS = Limits(message_size=64 << 20)
 """The limits among the processes, which trust each other: an answer, or a page of metrics, may be long."""
@@ -34,11 +36,8 @@ async def beside_siblings(
         others: the paths of the sockets of the others, by their names. They need not exist yet.
         services: further services for the socket.
     """
-    from headway.rpc import open_channel, open_server
-    from headway.why import ATTEND, Attending, ObserveService, QuestionDecoder, asker_of, attend, pass_answer, relay
-
-    host, registry, supervisors = engine._asked(), engine._registry, engine._supervisors
-    between = Services(ObserveService(host, registry, between=True), *services)
+    host = observer_of(engine)
+    between = Services(ObserveService(host, engine._registry, between=True), *services)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(open_server(between, [f"unix:{own}"], limits=_LIMITS, grace=0.0))
         channels: list[Channel] = []
@@ -61,7 +60,9 @@ async def beside_siblings(
         async with trio.open_nursery() as nursery:
             for name, channel in zip(others, channels, strict=True):
                 # While another process is away, its supervisor reports that.
-                nursery.start_soon(attend, channel, process, supervisors, ignore, host, name=f"questions of {name}")
+                nursery.start_soon(
+                    attend, channel, process, host.supervisors, ignore, host, name=f"questions of {name}"
+                )
             host.siblings, host.number, host.pass_on = tuple(others), numbers[process], pass_on
             with host.following(relay_to_all):
                 try:
