@@ -272,6 +272,15 @@ def test_every_public_name_has_a_docstring() -> None:
     assert [each for each in silent if not ours[each].__module__.startswith("headway._gen")] == []
 
 
+def test_engine_imports_an_add_on_only_when_it_needs_it() -> None:
+    add_ons = {
+        f"headway.{each}" for each in ("access", "http", "manifest", "observe", "page", "peering", "tracing", "why")
+    }
+    program = f"import sys, headway.engine; print(sorted({add_ons!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_import_loads_nothing_that_many_programs_never_use() -> None:
     """`import headway` loads no code for the network, databases, manifests, commands, tests or metrics."""
     needless = {

@@ -16,7 +16,7 @@ from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, Tok
 from headway.client import Client
 from headway.events import AccessChanged, AuthenticationFailed, CallDenied
 from headway.observe import Metrics
-from headway.rpc import InProcessChannel
+from headway.rpc import InProcessChannel, ServerReflectionRequest, open_channel
 from headway.service import ResourceService
 from headway.storage import MemoryBackend
 
@@ -183,3 +183,18 @@ def test_change_of_many_tokens_is_one_event_of_bounded_length() -> None:
     access.replace(Access([], [new_token([])[1] for _ in range(100)]))
     (event,) = heard
     assert (len(event.callers), event.callers[-1]) == (21, "and 80 more")
+
+
+async def test_failed_authentication_at_reflection_is_reported() -> None:
+    events: list[object] = []
+    network = headway.Network(["127.0.0.1:0"], access=Authorizer(Access()))
+    path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+    async with (
+        headway.open_engine("memory:", headway.App("plain"), network=network, report=events.append) as engine,
+        open_channel(engine.addresses[0], decoders={path: lambda: list}) as channel,
+    ):
+        request = ServerReflectionRequest(list_services="")
+        with pytest.raises(headway.errors.HeadwayError, match="the token is not valid"):
+            async with channel.duplex(path, request, metadata={"x-consul-token": "no-token"}) as answers:
+                await anext(aiter(answers))
+    assert [each.path for each in events if isinstance(each, AuthenticationFailed)] == [path]

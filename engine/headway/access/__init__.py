@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from headway.access._jwks import Keys as Keys
     from headway.access._jwks import read_keys as read_keys
     from headway.access._key_keeper import keep_keys as keep_keys
+    from headway.access._serving import start_guard as start_guard
 
 # Imported on first use, to keep `import headway` light: only a server with access control needs them.
 _LATER = {
@@ -64,6 +65,7 @@ _LATER = {
     "_issuers": "ALGORITHMS Binding Issuer",
     "_jwks": "Keys read_keys",
     "_key_keeper": "keep_keys",
+    "_serving": "start_guard",
 }
 
 __getattr__ = imported_later(__name__, _LATER)

@@ -21,3 +21,4 @@ from headway.engine._options import Timing as Timing
 from headway.engine._placing import worker_name as worker_name
 from headway.engine._services import EngineServices as EngineServices
 from headway.engine._shutdown import ShutdownWatch as ShutdownWatch
+from headway.engine._tracing import Untraced as Untraced

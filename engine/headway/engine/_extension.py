@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from headway.access import Caller
 from headway.api import Api, Wrapper
 from headway.base import repr_text
 from headway.client import Client
@@ -25,6 +24,7 @@ from headway.storage import Backend
 
 if TYPE_CHECKING:
     from headway._gen.headway.observe.v1 import StuckList, Why
+    from headway.access import Caller
 
 
 class Observer(Protocol):

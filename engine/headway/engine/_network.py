@@ -6,16 +6,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.access import Authorizer, Caller, Guarded
 from headway.engine._offer import Offer
+from headway.engine._services import Guard
 from headway.resource import Registry
 from headway.rpc import Budget, DescribedFiles, Health, Limits, OpenStreams, Reflection, Services, open_server
 from headway.service import DescribedPayloads
 from headway.subscription import Topic
+
+if TYPE_CHECKING:
+    from headway.access import Caller
 
 _LAST_STATUS = 0.5
 """The time limit, in seconds, for sending the last status to watchers of the health service."""
@@ -23,7 +26,7 @@ _LAST_STATUS = 0.5
 
 @asynccontextmanager
 async def listening(
-    offer: Offer, services: Services, limits: Limits, replies: Budget | None
+    offer: Offer, services: Services, guard: Guard | None, limits: Limits, replies: Budget | None
 ) -> AsyncIterator[Sequence[str]]:
     """Serve the services at the addresses, and yield the addresses with their actual ports.
 
@@ -31,7 +34,7 @@ async def listening(
     """
     host = offer.host
     network = host.network
-    health = _add_standard_services(services, host.registry, offer.topics, network.access)
+    health = _add_standard_services(services, host.registry, offer.topics, guard)
     offer.health.follow(lambda problem: health.set_all(serving=problem is None))
     opened = open_server(
         services,
@@ -53,7 +56,7 @@ async def listening(
 
 
 def _add_standard_services(
-    services: Services, registry: Registry, topics: Mapping[str, Topic[Any]], access: Authorizer | None
+    services: Services, registry: Registry, topics: Mapping[str, Topic[Any]], guard: Guard | None
 ) -> Health:
     """Add health and reflection to the services of a server, and return its health.
 
@@ -69,9 +72,6 @@ def _add_standard_services(
         return Reflection(services, described, partial(payloads.of, caller.may_know, caller.may_know_topic), streams)
 
     services.add(health)
-    if access is None:
-        services.add(Reflection(services, described, payloads.of, streams))
-    else:
-        services.add(Guarded(reflection, access, registry))
+    services.add(Reflection(services, described, payloads.of, streams) if guard is None else guard(reflection))
     health.add(services.names)
     return health

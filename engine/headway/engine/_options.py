@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from headway.access import Authorizer
 from headway.base import check_keywords, repr_text
 from headway.engine._arguments import check_flag, check_tls
 from headway.errors import DeclarationError, InvalidArgument
@@ -16,6 +15,8 @@ from headway.run import LEASE_TTL, STALL_LIMIT
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from headway.access import Authorizer
 
 
 @check_keywords
@@ -62,6 +63,7 @@ class Network:
         for flag in ("http_writes", "insecure", "share_ports"):
             check_flag(flag, getattr(self, flag))
         check_tls(self.tls)
+        self._check_access(self.access)
         self._check_listen(self.listen)
         self._check_http(self.http)
         limits: object = self.limits
@@ -70,19 +72,25 @@ class Network:
                 f"limits={limits!r} must be limits, such as limits=headway.rpc.Limits(connections=500)"
             )
 
+    def _check_access(self, given: object) -> None:
+        if given is None:
+            return
+        # Imported here, because most programs do not need it.
+        from headway.access import Authorizer
+
+        if not isinstance(given, Authorizer):
+            raise DeclarationError(
+                f"access={repr_text(given)} must be an authorizer, such as "
+                "access=headway.access.Authorizer(headway.access.load_access('access.yaml'))"
+            )
+
     def _check_listen(self, given: object) -> None:
         if isinstance(given, str) or not (isinstance(given, Sequence) and all(isinstance(each, str) for each in given)):
             raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")
-        access: object = self.access
-        if access is not None and not isinstance(access, Authorizer):
-            raise DeclarationError(
-                f"access={repr_text(access)} must be an authorizer, such as "
-                "access=headway.access.Authorizer(headway.access.load_access('access.yaml'))"
-            )
         if given:
             where = f"listen={list(given)!r}"
             self._check_rights(where, "every client that can connect")
-            if access is not None and self.insecure:
+            if self.access is not None and self.insecure:
                 raise DeclarationError(
                     f"{where}: give access=, which decides who may do what, or insecure=True, and not both"
                 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from headway.access import Audit, Authorizer, Caller, Guarded
 from headway.base import CallerTurns, KeyTurns
 from headway.client import Client
 from headway.engine._extension import Extension, Host
@@ -33,7 +32,15 @@ from headway.storage import reads_copies
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
-    from headway.page import PageHost
+    from headway.access import Caller
+
+
+class Guard(Protocol):
+    """Guards a service for clients on the network, where each caller has its own rights."""
+
+    def __call__(self, serve: Callable[[Any], Any], /, *, serves_strangers: bool = True) -> Any:
+        """Return the guarded service. ``serve`` makes it for a caller."""
+        ...
 
 
 _READS = 8
@@ -122,10 +129,10 @@ class EngineServices:
             channel.close()
             privileged.close()
 
-    def for_clients(self, access: Authorizer | None, audit: Audit) -> Services:
-        """Return the services for clients on the network. Without ``access``, every client may do everything."""
+    def for_clients(self, guard: Guard | None) -> Services:
+        """Return the services for clients on the network. Without a guard, every client may do everything."""
         registry = self._registry
-        if access is None:
+        if guard is None:
             further = [TypesService(registry, self._topics), self._migration(), *(service() for service in self._open)]
             for each in further:
                 self._own.add(self._wrapped(each))
@@ -137,14 +144,7 @@ class EngineServices:
             # A caller without any right to a type or topic must not learn its schema.
             return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic, replies=replies)
 
-        everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
-        guarded = [Guarded(service, access, registry, audit) for service in everything]
-        guarded += [Guarded(service, access, registry, audit, serves_strangers=False) for service in self._added]
+        everything: list[Callable[..., Any]] = [*self._shared, self._migration, types]
+        guarded = [guard(service) for service in everything]
+        guarded += [guard(service, serves_strangers=False) for service in self._added]
         return self._services(*guarded, *(service() for service in self._open))
-
-    def for_page(self, page: PageHost, access: Authorizer | None, audit: Audit) -> Services:
-        """Return the answers of the page, each with the rights of its caller."""
-        from headway.page import PageService
-
-        service = partial(PageService, page, self._registry)
-        return Services(service() if access is None else Guarded(service, access, self._registry, audit))

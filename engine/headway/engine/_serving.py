@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import trio
 
-from headway.access import Audit
 from headway.engine._offer import Offer
 from headway.rpc import Budget, Limits
 
@@ -33,26 +32,26 @@ async def serving(offer: Offer, nursery: trio.Nursery) -> AsyncIterator[Addresse
     async with AsyncExitStack() as servers:
         served = Addresses()
         if network.serves:
-            audit = Audit(report)
+            # Access control and network code are imported only for an engine that needs them.
+            guard = None
             if access is not None:
-                from headway.access import keep_keys
+                from headway.access import start_guard
 
-                nursery.start_soon(audit.report_rest, name="audit")
-                await nursery.start(keep_keys, access, report, name="keys of issuers")
-            offered = offer.tracing.services(offer.services.for_clients(access, audit))
+                guard = await start_guard(access, host.registry, report, nursery)
+            offered = offer.tracing.services(offer.services.for_clients(guard))
             limits = network.limits or Limits()
             replies: Budget | None = None
-            # Network code is imported only for an engine that listens.
             if network.http is not None:
-                from headway.engine._http import beside_http, serving_http
+                from headway.page import beside_http, serving_http
 
-                http, replies = await servers.enter_async_context(serving_http(offer, offered, audit, nursery))
+                opened = serving_http(host, offer.apps, offered, guard, nursery)
+                http, replies = await servers.enter_async_context(opened)
                 served = served._replace(http=http)
                 limits = beside_http(limits)
             if network.listen:
                 from headway.engine._network import listening
 
-                grpc = await servers.enter_async_context(listening(offer, offered, limits, replies))
+                grpc = await servers.enter_async_context(listening(offer, offered, guard, limits, replies))
                 served = served._replace(grpc=grpc)
                 host.addresses = grpc
         host.listening.set()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from typing_extensions import override
 
 from headway.base import repr_text
 from headway.controller import Definition
@@ -20,8 +17,6 @@ from headway.storage import Backend
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
-
-    from headway.tracing import Tracing
 
 
 class Untraced:
@@ -64,61 +59,6 @@ class Untraced:
 UNTRACED = Untraced()
 
 
-class Traced(Untraced):
-    """An engine with tracing. `headway.tracing` has what stands in each place."""
-
-    def __init__(self, tracing: Tracing) -> None:
-        self._tracing = tracing
-
-    @override
-    def store(self, backend: Backend) -> Backend:
-        from headway.tracing import traced_store
-
-        return traced_store(backend, self._tracing)
-
-    @override
-    def channel(self, channel: Channel, *, remote: bool = False, asks: bool = False) -> Channel:
-        from headway.tracing import TracedChannel
-
-        return TracedChannel(channel, self._tracing.tracer, remote=remote, asks=asks)
-
-    @override
-    def services(self, services: Services) -> Services:
-        from headway.tracing import traced_services
-
-        return traced_services(services, self._tracing)
-
-    @override
-    def definition(self, definition: Definition) -> Definition:
-        from headway.tracing import traced_definition
-
-        return traced_definition(definition, self._tracing.tracer)
-
-    @property
-    @override
-    def new_mapper(self) -> Callable[..., ChangeMapper]:
-        from headway.tracing import TracedMapper
-
-        return partial(TracedMapper, self._tracing)
-
-    @property
-    @override
-    def decoder(self) -> Callable[[], StreamDecoder]:
-        from headway.service import TracedWatchDecoder
-
-        return lambda: TracedWatchDecoder(self._tracing.traces)
-
-    @override
-    def forget(self) -> None:
-        self._tracing.traces.clear()
-
-    @override
-    def apart(self) -> AbstractContextManager[None]:
-        from headway.tracing import apart
-
-        return apart()
-
-
 def tracing_by(given: TracerProvider | None) -> Untraced:
     """Return the tracing of an engine or a client, by the given provider or the one that the program has configured.
 
@@ -132,9 +72,9 @@ def tracing_by(given: TracerProvider | None) -> Untraced:
             f"tracing must be a TracerProvider of OpenTelemetry, not {repr_text(provider)}: "
             "tracing=opentelemetry.sdk.trace.TracerProvider()"
         )
-    from headway.tracing import Tracing
+    from headway.tracing import Traced
 
-    return Traced(Tracing(provider))
+    return Traced(provider)
 
 
 def _configured() -> Any:

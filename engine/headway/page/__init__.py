@@ -18,6 +18,8 @@ from headway.page._service import PageService as PageService
 
 if TYPE_CHECKING:
     from headway.page._paths import page_paths as page_paths
+    from headway.page._serving import beside_http as beside_http
+    from headway.page._serving import serving_http as serving_http
 
 # Imported on first use: Starlette is an extra.
-__getattr__ = imported_later(__name__, {"_paths": "page_paths"})
+__getattr__ = imported_later(__name__, {"_paths": "page_paths", "_serving": "beside_http serving_http"})

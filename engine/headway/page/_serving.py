@@ -1,22 +1,26 @@
-"""An engine that serves its resources over HTTP."""
+"""An engine that serves its resources over HTTP, with the live page."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from ssl import SSLContext
+from typing import Any
 
 import trio
 
-from headway.access import Audit
 from headway.base import BoundedReport, block_nursery
-from headway.engine._offer import Offer
+from headway.controller import App
+from headway.engine import Host
 from headway.errors import DeclarationError
 from headway.events import CertificateRefused, CertificateRenewed, HandlerFailed, Report
 from headway.http import Bounds, RequestLimits, check_hypercorn
+from headway.page._host import PageHost
+from headway.page._service import PageService
 from headway.rpc import Budget, Limits, MemoryReturn, ServerTls, Services, free_descriptors
+from headway.why import observer_of
 
 _MOST = 512
 """The maximum number of connections."""
@@ -39,9 +43,9 @@ def beside_http(limits: Limits) -> Limits:
 
 @asynccontextmanager
 async def serving_http(
-    offer: Offer, services: Services, audit: Audit, nursery: trio.Nursery
+    host: Host, apps: Sequence[App], services: Services, guard: Callable[..., Any] | None, nursery: trio.Nursery
 ) -> AsyncIterator[tuple[str, Budget]]:
-    """Serve resources and the live page over HTTP at the address of the network.
+    """Serve these services and the live page over HTTP at the address of the network, guarded as over gRPC.
 
     Yield it with its actual port, and the budget for unread replies, which a server of gRPC in the same process shares.
 
@@ -49,18 +53,16 @@ async def serving_http(
         DeclarationError: the libraries are not installed.
         OSError: the address cannot be bound.
     """
-    host = offer.host
     network, access, report = host.network, host.network.access, host.report
     assert network.http is not None
     try:
         check_hypercorn()
         from headway.http import Offered, open_http
-        from headway.page import PageHost, page_paths
-        from headway.why import observer_of
+        from headway.page._paths import page_paths
     except ModuleNotFoundError as error:
         raise DeclarationError(f"http= needs {error.name}: pip install 'headway[http]'") from error
     page = PageHost(
-        offer.apps,
+        apps,
         observer_of(host),
         host.registry,
         host.backend,
@@ -97,7 +99,8 @@ async def serving_http(
     memory = MemoryReturn(_WORTH)
     replies = Budget(limits.server_replies_size, freed=memory.freed)
     offered = Offered(services, host.registry, access, failed, requests, replies)
-    pages = Services(services, offer.services.for_page(page, access, audit))
+    served_page = partial(PageService, page, host.registry)
+    pages = Services(services, served_page() if guard is None else guard(served_page))
     further = page_paths(offered._replace(services=pages), writes=network.http_writes)
     context = None if network.tls is None else partial(_current, _for_http(network.tls), report)
     async with block_nursery() as tasks:
