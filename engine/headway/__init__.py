@@ -10,21 +10,24 @@ The packages, in the order that a change passes through them. Each imports only 
     storage          stores, with their history and fences
     subscription     what a subscription delivers: whole commits of several types, and topics of programs
     service          the services in front of a store
-    documents        parsing YAML, JSON and HCL into values with their places
-    access           access control: tokens and policies
     client           typed calls over any channel
     cache            one watch of each type, the resources that it delivered, indexes, reads
     mapper, queue    the resources that a change affects; the key that is reconciled next
     reconcile        the reconcile context, requests and results
     controller       declaring controllers
     run              running controllers
-    notify           caches for programs without controllers, and notifications
-    peering          copies between engines with stores of their own
     builtin          controllers that every engine runs
+    engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
+    documents        parsing YAML, JSON and HCL into values with their places
+    access           access control: tokens and policies
+    notify           caches for programs without controllers, and notifications
     manifest         conversion between YAML documents and resources
+    http             resources over HTTP
     observe          logs, metrics, health
     tracing          spans of OpenTelemetry, if a program has set up tracing
-    engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
+    peering          copies between engines with stores of their own
+    why              the answers to why a resource is not done, and what is stuck
+    page             the live page
     testing          helpers for users' tests
     cli              the command line
 

@@ -15,13 +15,13 @@ from headway.engine._extension import Observer
 from headway.engine._store_health import StoreHealth
 from headway.errors import InvalidArgument
 from headway.events import Report, ignore
-from headway.notify import PrimedCache, Wanted, open_primed
 from headway.resource import Registry, ResourceId, did_you_mean
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import QuotaUse, StoreProblem
 
 if TYPE_CHECKING:
     from headway._gen.headway.observe.v1 import StuckList, Why
+    from headway.notify import PrimedCache
 
 
 class Engine:
@@ -77,6 +77,8 @@ class Engine:
         the streams and the resources of the controllers and of other caches. Raises DeclarationError.
         """
         self._check_call("open_cache")
+        from headway.notify import Wanted, open_primed
+
         wanted = Wanted(watches, indexes, queries)
         wanted.check(self._registry)
         async with open_primed(wanted, self._informers[0], self._report, self.accept_store) as cache:

@@ -24,7 +24,7 @@ from headway.storage import Backend
 
 if TYPE_CHECKING:
     from headway._gen.headway.observe.v1 import StuckList, Why
-    from headway.access import Caller
+    from headway.access import Caller as Caller
 
 
 class Observer(Protocol):

@@ -18,7 +18,7 @@ from headway.service import DescribedPayloads
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
-    from headway.access import Caller
+    from headway.engine._extension import Caller
 
 _LAST_STATUS = 0.5
 """The time limit, in seconds, for sending the last status to watchers of the health service."""

@@ -14,11 +14,12 @@ from headway.engine._compared import Comparison
 from headway.engine._connect import Connection, find_engine
 from headway.engine._options import Timing, given_or_default
 from headway.events import Report
-from headway.notify import PrimedCache, Wanted, open_primed
 from headway.rpc import Channel, Token, WithMetadata, token_metadata
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from headway.notify import PrimedCache
 
 
 @check_keywords
@@ -62,6 +63,8 @@ async def open_cache(
         SchemaMismatch: if the server and this program would misread each other's resources.
     """
     check_trio("headway.open_cache")
+    from headway.notify import Wanted, open_primed
+
     registry, _ = combine_apps(apps)
     wanted = Wanted(watches, indexes, queries)
     wanted.check(registry)

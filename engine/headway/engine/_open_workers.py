@@ -86,10 +86,9 @@ async def open_workers(
         SchemaMismatch: from within the block, if the server and this program would misread each other's resources or
             events.
     """
-    # Imported here, because other programs do not need it.
+    check_trio("headway.open_workers")
     from headway.why import ATTEND, ObserveHost, QuestionDecoder, attend
 
-    check_trio("headway.open_workers")
     program = program_of(apps)
     registry = program.registry
     report = report_of(report)

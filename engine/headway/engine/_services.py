@@ -32,7 +32,7 @@ from headway.storage import reads_copies
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
-    from headway.access import Caller
+    from headway.engine._extension import Caller
 
 
 class Guard(Protocol):
