@@ -134,12 +134,16 @@ if TYPE_CHECKING:
     from headway.run import TypeStatus as TypeStatus
 
 # A program that declares types and controllers needs neither the engine nor the network.
-__getattr__ = _imported_later(
-    __name__,
-    {
-        "": "access engine journal notify rpc run service storage",
-        "engine": "Engine Network Timing connect open_cache open_engine open_workers",
-        "notify": "BlockingQuery CacheStatus Handle Poll PrimedCache Updates",
-        "run": "ControllerStatus NotDone OwnWrite TypeStatus",
-    },
-)
+_LATER = {
+    "": "access engine journal notify rpc run service storage",
+    "engine": "Engine Network Timing connect open_cache open_engine open_workers",
+    "notify": "BlockingQuery CacheStatus Handle Poll PrimedCache Updates",
+    "run": "ControllerStatus NotDone OwnWrite TypeStatus",
+}
+__getattr__ = _imported_later(__name__, _LATER)
+
+
+def __dir__() -> list[str]:
+    """Return all names, with those that are imported at their first use."""
+    later = {name for names in _LATER.values() for name in names.split()}
+    return sorted({*globals(), *later} - {"TYPE_CHECKING"})
