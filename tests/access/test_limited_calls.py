@@ -29,7 +29,7 @@ from headway.rpc import InProcessChannel, open_channel, open_forwarder
 from headway.service import ResourceService
 from headway.storage import MemoryBackend
 from tests.access.test_audit import Server as AuditServer
-from tests.client.test_outcomes import Heard
+from tests.helpers.heard_writes import Heard
 from tests.helpers.service_errors import reason_of, status_of
 
 READ = "/headway.resource.v1.ResourceService/Read"

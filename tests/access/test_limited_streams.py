@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from headway.api import of_call
 from headway.client import Client
 from headway.errors import RateLimited
 from headway.events import CallLimited, LeaseDelayed, LeaseEnded, Reconciled, StreamEnded
-from headway.rpc import Channel, CopyingChannel
+from headway.rpc import Channel
 from headway.run import deletions_since
 from headway.service import SUBSCRIBE, WATCH_LIST
 from headway.storage import MemoryBackend
+from tests.helpers.passing_channel import PassingChannel
 
 SECONDS = 40.0
 
@@ -36,23 +37,21 @@ def made() -> tuple[headway.App, headway.ResourceType[Team]]:
     return app, app.type("staff", "v1", "Team", Team)
 
 
-class Refusing(CopyingChannel):
+class Refusing(PassingChannel):
     """A channel whose first streams of a method are refused by a limit, after which they work."""
 
     def __init__(self, inner: Channel, path: str, count: int) -> None:
-        super().__init__(inner, lambda each: each)
+        super().__init__(inner)
         self._path, self._count = path, count
         self.opened: list[float] = []
 
     @override
-    @asynccontextmanager
-    async def stream(self, path: str, request: object, *, metadata: Any = None) -> AsyncIterator[AsyncIterator[Any]]:
+    def stream(self, path: str, request: Any, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         if path == self._path:
             self.opened.append(trio.current_time())
             if len(self.opened) <= self._count:
                 raise of_call(RateLimited("too many calls", SECONDS))
-        async with super().stream(path, request, metadata=metadata) as items:
-            yield items
+        return super().stream(path, request, **options)
 
     def check_waits(self) -> None:
         """Fail if a stream was opened before the time that the refusal before it said."""

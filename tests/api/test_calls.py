@@ -35,6 +35,7 @@ from headway.rpc._channel import ChannelClosed, NotBegun, NotGrpc, NotHttp2, Not
 from headway.rpc._limited import Limited
 from headway.service import RESOURCE_SERVICE, WATCH_LIST, ResourceService, TypesService, WatchDecoder, watch_encoders
 from headway.storage import MemoryBackend
+from tests.client.test_outcomes import Failing
 from tests.helpers.compared import TEAM
 from tests.helpers.declared import NOTE, a_note, registry
 from tests.helpers.service_errors import an_error, failed
@@ -121,20 +122,8 @@ async def watched(client: Client) -> None:
 async def test_errors_of_a_client_are_of_no_call(ask: Callable[[Client], Awaitable[object]]) -> None:
     """A program's client may fail in a block that reads a stream, which has not failed then."""
 
-    class Refusing:
-        knows_outcomes = False
-        timeout = 30.0
-
-        async def unary(self, *_: Any, **__: Any) -> Any:
-            raise failed(Status.NOT_FOUND, "no such thing")
-
-        @asynccontextmanager
-        async def stream(self, *_: Any, **__: Any) -> AsyncIterator[AsyncIterator[Any]]:
-            raise failed(Status.NOT_FOUND, "no such thing")
-            yield
-
     with pytest.raises(NotFound) as caught:
-        await ask(Client(Refusing(), registry()))
+        await ask(Client(Failing(failed(Status.NOT_FOUND, "no such thing")), registry()))
     assert call_of(caught.value) is None
 
 

@@ -21,7 +21,7 @@ from tests.helpers.resources import (
     stored,
     versions,
 )
-from tests.helpers.scripted_channel import SILENCE, Line, Pause
+from tests.helpers.scripted_channel import SILENCE, Line, pause
 from tests.helpers.scripted_follower import DOWN, GONE, LAG_LIMIT, Following, down
 
 # --- resuming --------------------------------------------------------------
@@ -170,10 +170,10 @@ def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated()
 def test_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> None:
     """This holds whether the stream is silent or repeats old changes. The store itself works."""
     lagging: list[Line] = [SILENCE] if resumed else [GONE]
-    following = Following([end(10)], lagging, [end(8), Pause(20), bookmark(9), SILENCE])
+    following = Following([end(10)], lagging, [end(8), pause(20), bookmark(9), SILENCE])
     following.follow(29)
     assert following.count(StreamLagging) == 0
-    following = Following([end(10)], lagging, [end(8), Pause(20), bookmark(9), SILENCE])
+    following = Following([end(10)], lagging, [end(8), pause(20), bookmark(9), SILENCE])
     following.follow(32)
     assert following.count(StreamLagging) == 1
     assert following.channel.left_by.count(Lagging) == 1
@@ -182,7 +182,7 @@ def test_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> N
 
 def test_stream_that_catches_up_within_the_limit_stays_open() -> None:
     """The stream stays open however long it is silent afterwards."""
-    following = Following([end(10)], [Pause(25), bookmark(10, resumed=True), SILENCE])
+    following = Following([end(10)], [pause(25), bookmark(10, resumed=True), SILENCE])
     following.follow()
     assert len(following.channel.openings) == 2
     assert following.count(StreamLagging) == 0
@@ -206,7 +206,7 @@ def test_stream_that_is_silent_while_the_store_advances_is_lagging(
 @pytest.mark.parametrize("again", [bookmark(10), changes(put(stored("ada", 10)))])
 def test_stream_that_repeats_itself_while_the_store_advances_is_lagging(again: Line) -> None:
     """Only what brings the reader further shows that the server keeps up."""
-    following = Following([end(10), *[Pause(2), again] * 60, SILENCE], store=at(11))
+    following = Following([end(10), *[pause(2), again] * 60, SILENCE], store=at(11))
     following.channel.knows_outcomes = False
     following.follow(LAG_LIMIT * 1.5 + 5)
     assert following.count(StreamLagging) == 1
@@ -214,8 +214,8 @@ def test_stream_that_repeats_itself_while_the_store_advances_is_lagging(again: L
 
 def test_stream_that_advances_slowly_stays_open() -> None:
     """It may be catching up. A commit in several parts counts as well."""
-    slow: list[Line] = [line for number in range(11, 16) for line in (Pause(14), bookmark(number))]
-    parts: list[Line] = [line for _ in range(5) for line in (Pause(14), changes(put(stored("ada", 20), more=True)))]
+    slow: list[Line] = [line for number in range(11, 16) for line in (pause(14), bookmark(number))]
+    parts: list[Line] = [line for _ in range(5) for line in (pause(14), changes(put(stored("ada", 20), more=True)))]
     for lines in (slow, parts):
         following = Following([end(10), *lines, SILENCE], store=at(30))
         following.channel.knows_outcomes = False
@@ -225,7 +225,7 @@ def test_stream_that_advances_slowly_stays_open() -> None:
 
 def test_snapshot_in_progress_does_not_count_as_lag() -> None:
     """A large snapshot may take longer than the limit, as long as chunks arrive."""
-    slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]
+    slow: list[Line] = [line for _ in range(5) for line in (pause(20), chunk(stored("ada", 12)))]
     following = Following([end(10)], [GONE], [*slow, end(12), SILENCE])
     following.follow()
     assert following.informer.store.frontier == 12

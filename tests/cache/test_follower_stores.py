@@ -18,7 +18,7 @@ from tests.helpers.resources import (
     stored,
     versions,
 )
-from tests.helpers.scripted_channel import SILENCE, Line, Pause
+from tests.helpers.scripted_channel import SILENCE, Line, pause
 from tests.helpers.scripted_follower import GONE, NOT_OURS, Following
 
 
@@ -66,7 +66,7 @@ def test_store_that_has_grown_past_its_lost_commits_has_rolled_back(in_the_proce
 
 def test_store_that_lost_an_acknowledged_write_has_rolled_back() -> None:
     """The cache has the write's reply, but no stream has come that far. The next stream checks that position."""
-    following = Following([end(10), Pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
+    following = Following([end(10), pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
     following.answer_after_first_opening = at(15)
     with pytest.raises(StoreRolledBack, match="it has lost"):
         following.follow(20)

@@ -17,7 +17,7 @@ from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls
 from tests.helpers.declared import CHILD, NOTE, PLANET, a_note, registry, text_of
 from tests.helpers.resources import TEAM, bookmark, end
-from tests.helpers.scripted_channel import SILENCE, Line, Pause, ScriptedChannel
+from tests.helpers.scripted_channel import SILENCE, Line, ScriptedChannel, pause
 
 SECONDS = 0.5
 Received = list[tuple[float, list[str]]]
@@ -124,7 +124,7 @@ async def test_each_stream_has_its_own_pace(calls: Calls, autojump_clock: trio.t
 
 async def test_end_of_a_paced_stream_is_noticed_after_its_interval(autojump_clock: trio.testing.MockClock) -> None:
     """The items before the end arrive, and then the next stream opens. A cancellation closes it within the interval."""
-    script: list[Line] = [end(1), bookmark(2), Pause(0.1)]
+    script: list[Line] = [end(1), bookmark(2), pause(0.1)]
     channel = ScriptedChannel([script, [bookmark(2, resumed=True), bookmark(3), bookmark(4), SILENCE]])
     async with trio.open_nursery() as nursery:
         informer = Informers(channel, nursery, ignore, pace=SECONDS).informer_for(TEAM)

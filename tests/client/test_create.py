@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 import trio
 from grpclib.const import Status
 from trio.testing import MockClock
+from typing_extensions import override
 
 from headway.api import Code, NotBegun
 from headway.client import Client
@@ -25,40 +24,35 @@ from headway.errors import (
     Unavailable,
 )
 from headway.resource import FINALIZERS, pb
-from headway.rpc import Channel, Metadata
+from headway.rpc import Channel
 from headway.storage import MemoryBackend
-from tests.client.test_outcomes import Heard
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import NOTE, Note, a_note, registry
+from tests.helpers.heard_writes import Heard
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.service_errors import failed
 
 LOST = failed(Status.UNAVAILABLE, "connection lost")
 
 
-class Losing:
+class Losing(PassingChannel):
     """A channel with a script. Each entry says whether a call reaches the service, and which error ends the call."""
 
-    knows_outcomes = False
+    remote = True
 
     def __init__(self, inner: Channel, *script: tuple[bool, HeadwayError | None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.script = list(script)
         self.times: list[float] = []
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
+    @override
+    async def unary(self, *call: Any, **options: Any) -> Any:
         self.times.append(trio.current_time())
         reaches, error = self.script.pop(0) if self.script else (True, None)
-        reply = await self._inner.unary(path, request, reply_type, metadata=metadata) if reaches else None
+        reply = await super().unary(*call, **options) if reaches else None
         if error is not None:
             raise error
         return reply
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._inner.stream(path, request, metadata=metadata)
 
 
 @pytest.fixture
@@ -170,12 +164,11 @@ async def test_fenced_creation_is_refused(calls: Calls) -> None:
 class Older(Losing):
     """A server that does not know the create_only field."""
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
+    @override
+    async def unary(self, path: str, request: Any, *rest: Any, **options: Any) -> Any:
         if isinstance(request, pb.WriteRequest):
             request.create_only, request.create_token = False, ""
-        return await super().unary(path, request, reply_type, metadata=metadata)
+        return await super().unary(path, request, *rest, **options)
 
 
 async def test_server_without_create_only_writes_is_reported(calls: Calls) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
 from typing import Any
@@ -13,15 +13,17 @@ import pytest
 import trio
 from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
+from typing_extensions import override
 
 import headway
 from headway import HeldLease, events, hold_lease
 from headway.client import LeaseClient
 from headway.errors import InvalidArgument, LeaseLost, PermissionDenied, Unavailable
-from headway.rpc import InProcessChannel, Metadata
+from headway.rpc import InProcessChannel
 from headway.service import LeaseService
 from headway.storage import Fence, FenceLowered, MemoryBackend
 from headway.testing.conformance import put, thing
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.service_errors import failed
 
 NAME, TTL = "staff/reports", 15.0
@@ -36,22 +38,21 @@ class Fault(enum.Enum):
     DENIED = "not done, answered by PERMISSION_DENIED"
 
 
-class Network:
+class Network(PassingChannel):
     """A channel to a lease service that injects the faults of a test. ``calls`` lists all calls."""
 
-    knows_outcomes = False
+    remote = True
 
     def __init__(self, backend: MemoryBackend) -> None:
-        self._inner = InProcessChannel(LeaseService(backend))
+        super().__init__(InProcessChannel(LeaseService(backend)))
         self.calls: list[str] = []
         self.times: list[float] = []
         self.faults: dict[str, deque[Fault]] = {}
         self.broken: Fault | None = None
         self.latency = 0.0
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
+    @override
+    async def unary(self, path: str, *rest: Any, **options: Any) -> Any:
         method = path.rpartition("/")[2]
         self.calls.append(method)
         self.times.append(trio.current_time())
@@ -61,18 +62,13 @@ class Network:
             raise failed(Status.UNAVAILABLE, "no answer")
         if fault is Fault.DENIED:
             raise failed(Status.PERMISSION_DENIED, "not you")
-        reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        reply = await super().unary(path, *rest, **options)
         await trio.sleep(self.latency)
         if fault is Fault.LOST:
             raise failed(Status.UNAVAILABLE, "the answer was lost")
         if fault is Fault.SILENT:
             await trio.sleep_forever()
         return reply
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        raise NotImplementedError
 
 
 class World:

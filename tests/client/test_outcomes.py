@@ -14,14 +14,15 @@ from grpclib.const import Status
 from headway import errors
 from headway._gen.headway.refusal.v1 import Refusal
 from headway.api import Reason
-from headway.client import Acknowledged, Client, LeaseClient, client_error
+from headway.client import Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, RateLimited, StoreUnusable, Unavailable, UnknownTerm
 from headway.protobuf import encode
-from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, pb
+from headway.resource import AnyMessage, Position, Resource, ResourceId, pb
 from headway.rpc import Metadata
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, REGION, Note, registry
+from tests.helpers.heard_writes import Heard
 from tests.helpers.service_errors import failed
 
 ALWAYS = {
@@ -68,31 +69,6 @@ class Failing:
         assert isinstance(self.ending, BaseException)
         raise self.ending
         yield  # makes it a generator, as the decorator requires
-
-
-class Heard:
-    """An implementation of `Writes` that records its calls."""
-
-    governor: Any = None
-
-    def __init__(self, fence: pb.Fence | None = None, store_id: str = "") -> None:
-        self.fence = fence
-        self.store_id = store_id
-        self.acknowledgements: list[tuple[ResourceType[Any], Key, pb.Resource | None, Position]] = []
-        self.unknowns: list[OutcomeUnknown | None] = []
-        self.refusals: list[pb.Fence | None] = []
-
-    def acknowledged(self, write: Acknowledged) -> None:
-        self.acknowledgements.append(write[:4])
-
-    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
-        pass
-
-    def unknown(self, error: OutcomeUnknown | None, request: Any = None) -> None:  # noqa: ARG002  # only the error
-        self.unknowns.append(error)
-
-    def fenced(self, fence: pb.Fence | None) -> None:
-        self.refusals.append(fence)
 
 
 def held() -> Resource[Note]:

@@ -73,7 +73,7 @@ async def test_server_without_scopes_is_refused_by_a_watch_and_filtered_by_a_lis
     written = Client(channel, registry())
     await written.write(NOTE.new("ada", metadata={"tier": "gold"}))
     await written.write(NOTE.new("bob", metadata={"tier": "free"}))
-    client = Client(OldServer(channel), registry())  # type: ignore[arg-type]  # a channel of streams
+    client = Client(OldServer(channel), registry())
     with pytest.raises(FailedPrecondition, match="update the server"):
         async with client.watch(GOLD) as events:
             await anext(events)
@@ -88,9 +88,7 @@ async def test_list_of_a_scope_over_a_network_is_sent_filtered() -> None:
         await client.write(NOTE.new("ada", metadata={"tier": "gold"}))
         await client.write(NOTE.new("bob", metadata={"tier": "free"}))
         assert [each.name for each in await client.list(GOLD)] == ["ada"]
-        old = OldServer(calls.channel)
-        old.knows_outcomes = False
-        assert [each.name for each in await Client(old, registry()).list(GOLD)] == ["ada"]  # type: ignore[arg-type]  # as above
+        assert [each.name for each in await Client(OldServer(calls.channel), registry()).list(GOLD)] == ["ada"]
 
 
 def test_scope_and_filter_of_a_list_understand_the_same_text_alike() -> None:

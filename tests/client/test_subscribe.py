@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 from grpclib.const import Status
+from typing_extensions import override
 
 import headway
 from headway import field
@@ -25,7 +25,6 @@ from headway.errors import (
     StoreChanged,
 )
 from headway.resource import Change, Position, Registry
-from headway.rpc import Channel
 from headway.subscription import (
     Commit,
     Commits,
@@ -37,6 +36,7 @@ from headway.subscription import (
     TopicEvent,
     TopicPosition,
 )
+from tests.helpers.scripted_channel import ScriptedChannel
 from tests.helpers.service_errors import failed
 
 
@@ -193,48 +193,20 @@ def commit(revision: int, *events: Any, number: int = 0) -> Commits:
     return Commits([Commit([*events], at(revision, number))])
 
 
-class Scripted(Channel):
+class Scripted(ScriptedChannel):
     """A channel whose streams deliver what the test says: one list for each stream, which ends with an error."""
 
-    def __init__(self, *streams: list[Step]) -> None:
-        self.streams = list(streams)
-        self.requests: list[SubscriptionPosition | None] = []
-        self.lagged = 0
+    path = "/headway.subscribe.v1.SubscribeService/Subscribe"
+    knows_outcomes = False
 
-    @property
-    def knows_outcomes(self) -> bool:
-        return False
-
-    async def unary(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def stream(self, path: str, request: Any, **_: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        assert path == "/headway.subscribe.v1.SubscribeService/Subscribe"
+    @override
+    def opening(self, request: Any) -> SubscriptionPosition | None:
         after = request.resume_after
-        self.requests.append(None if after is None else headway.subscription.subscription_position(after))
-        return self._open(self.streams.pop(0) if self.streams else [trio.sleep_forever])
-
-    @asynccontextmanager
-    async def _open(self, steps: list[Step]) -> AsyncIterator[AsyncIterator[Any]]:
-        async def items() -> AsyncGenerator[Any, None]:
-            for step in steps:
-                if isinstance(step, Exception):
-                    raise step
-                if callable(step):
-                    await step()
-                else:
-                    yield step
-
-        try:
-            async with aclosing(items()) as opened:
-                yield opened
-        except headway.rpc.Lagging:
-            self.lagged += 1
-            raise
+        return None if after is None else headway.subscription.subscription_position(after)
 
 
 def scripted(*streams: list[Step]) -> tuple[Scripted, Client]:
-    channel, registry = Scripted(*streams), Registry()
+    channel, registry = Scripted(streams), Registry()
     registry.register(TEAM)
     return channel, Client(channel, registry)
 
@@ -275,7 +247,7 @@ async def test_lost_stream_is_resumed_after_what_was_read(
         [Reached(at(9)), commit(10, delete("core", 10)), trio.sleep_forever],
     )
     assert await read(client, 3) == [(True, ["Team core=1"]), (False, ["Team core=2"]), (False, ["-Team core"])]
-    assert channel.requests == [None, at(6), at(9)]
+    assert channel.openings == [None, at(6), at(9)]
 
 
 async def test_state_is_kept_until_a_new_snapshot_is_complete(autojump_clock: trio.testing.MockClock) -> None:
@@ -286,7 +258,7 @@ async def test_state_is_kept_until_a_new_snapshot_is_complete(autojump_clock: tr
         [NewSnapshot("history is gone"), SnapshotPart([upsert("tools", "", 7)]), SnapshotComplete(at(8))],
     )
     assert await read(client, 2) == [(True, ["Team core=1"]), (True, ["Team tools="])]
-    assert channel.requests[:2] == [None, at(5)]
+    assert channel.openings[:2] == [None, at(5)]
 
 
 async def test_first_snapshot_that_was_lost_begins_anew(autojump_clock: trio.testing.MockClock) -> None:
@@ -333,7 +305,7 @@ async def test_server_that_lags_or_breaks_the_order_is_left(
     channel, client = scripted(begin, stale, [Reached(at(6, 2)), commit(7, upsert("core", "3", 7), number=2)])
     found = await read(client, 3)
     assert found == [(True, ["Team core=1"]), (False, ["Team core=2"]), (False, ["Team core=3"])]
-    assert channel.lagged == 1
+    assert channel.left_by.count(headway.rpc.Lagging) == 1
 
 
 @pytest.mark.parametrize(
@@ -355,7 +327,7 @@ async def test_error_that_lasts_ends_the_subscription(steps: list[Step], error: 
         for _ in range(2):
             with pytest.raises(error):
                 await anext(batches)
-    assert len(channel.requests) == 2
+    assert len(channel.openings) == 2
 
 
 async def test_attempts_have_growing_delays(autojump_clock: trio.testing.MockClock) -> None:

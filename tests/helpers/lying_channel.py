@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
+
+from typing_extensions import override
 
 from headway.protobuf import copy_message
 from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, ScopeConfirmed, SnapshotChunk, StreamItem, pb
-from headway.rpc import Channel, Metadata
+from headway.rpc import Channel
 from headway.service import WATCH_LIST
-
-Reply = TypeVar("Reply")
+from tests.helpers.passing_channel import PassingChannel, taking
 
 
 class Lie:
@@ -207,54 +207,24 @@ class IgnoresTheMetadata(Lie):
         return [ScopeConfirmed(self._selector)] if self._selector else []
 
 
-class LyingChannel:
-    """A `Channel` over another one, which changes its watches by a lie."""
+class LyingChannel(PassingChannel):
+    """A channel over another one, which changes its watches by a lie."""
 
     def __init__(self, inner: Channel, lie: type[Lie]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._lie = lie
 
-    @property
-    def knows_outcomes(self) -> bool:
-        return self._inner.knows_outcomes
-
-    async def unary(
-        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
-        return await self._inner.unary(path, request, reply_type, metadata=metadata)
-
-    def stream(
-        self, path: str, request: Any, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+    @override
+    def stream(self, path: str, request: Any, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         if path != WATCH_LIST:
-            return self._inner.stream(path, request, metadata=metadata)
+            return super().stream(path, request, **options)
         lie = self._lie()
-        return _LyingStream(self._inner.stream(path, lie.request(request), metadata=metadata), lie)
+        inner = super().stream(path, lie.request(request), **options)
+        pending: list[Any] = lie.confirmation()
 
+        async def take(items: AsyncIterator[Any]) -> Any:
+            while not pending:
+                pending.extend(lie.replace(await anext(items)))
+            return pending.pop(0)
 
-class _LyingStream:
-    def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Any]], lie: Lie) -> None:
-        self._opened = opened
-        self._lie = lie
-        self._pending: list[Any] = lie.confirmation()
-
-    async def __aenter__(self) -> AsyncIterator[Any]:
-        self._items = await self._opened.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return await self._opened.__aexit__(kind, error, traceback)
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
-
-    async def __anext__(self) -> Any:
-        while not self._pending:
-            self._pending = self._lie.replace(await self._items.__anext__())
-        return self._pending.pop(0)
-
-
-def _meets_the_protocol(inner: Channel) -> Channel:
-    return LyingChannel(inner, Lie)
+        return taking(inner, take)

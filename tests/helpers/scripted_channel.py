@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from headway.resource import Position, StreamItem, pb, position
+from headway.resource import Position, StreamItem, position
 from headway.rpc import Metadata
+from headway.service import WATCH_LIST
+from tests.helpers.passing_channel import Items
 
 Reply = TypeVar("Reply")
 
 
-@dataclass(frozen=True)
-class Pause:
-    """A pause of the stream, in seconds."""
+Line = Any
+"""An item of the stream, an exception with which it ends, or an async function to wait for."""
 
-    seconds: float
+SILENCE = trio.sleep_forever
 
 
-SILENCE = Pause(1e9)
-
-Line = StreamItem | Exception | Pause
+def pause(seconds: float) -> Callable[[], Awaitable[None]]:
+    """Return a pause of the stream."""
+    return partial(trio.sleep, seconds)
 
 
 class Opening(NamedTuple):
@@ -48,13 +49,19 @@ class ScriptedChannel:
         open: the number of streams that are open now.
     """
 
+    path = WATCH_LIST
     knows_outcomes = True
 
     def __init__(self, scripts: Iterable[list[Line]]) -> None:
         self._scripts = list(scripts)
-        self.openings: list[Opening] = []
+        self.openings: list[Any] = []
         self.open = 0
         self.left_by: list[type[BaseException]] = []
+
+    def opening(self, request: Any) -> Any:
+        """Return what is kept of the request of a stream."""
+        asked = (position(request.resume_after), request.bookmark_interval_ms, position(request.known))
+        return Opening(trio.current_time(), *asked)
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -64,18 +71,16 @@ class ScriptedChannel:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        assert path == "/headway.resource.v1.ResourceService/WatchList"
-        assert isinstance(request, pb.WatchListRequest)
+        assert path == self.path
         assert not metadata
-        asked = (position(request.resume_after), request.bookmark_interval_ms, position(request.known))
-        self.openings.append(Opening(trio.current_time(), *asked))
+        self.openings.append(self.opening(request))
         return self._opened(self._scripts.pop(0) if self._scripts else [SILENCE])
 
     @asynccontextmanager
     async def _opened(self, script: list[Line]) -> AsyncIterator[AsyncIterator[Any]]:
         self.open += 1
         try:
-            yield _Lines(script)
+            yield Items(partial(_next, list(script)))
         except BaseException as error:
             self.left_by.append(type(error))
             raise
@@ -83,20 +88,14 @@ class ScriptedChannel:
             self.open -= 1
 
 
-class _Lines:
-    def __init__(self, script: list[Line]) -> None:
-        self._script = script
-
-    def __aiter__(self) -> _Lines:
-        return self
-
-    async def __anext__(self) -> StreamItem:
-        await trio.lowlevel.checkpoint()
-        while self._script:
-            line = self._script.pop(0)
-            if isinstance(line, Exception):
-                raise line
-            if not isinstance(line, Pause):
-                return line
-            await trio.sleep(line.seconds)
-        raise StopAsyncIteration
+async def _next(script: list[Line]) -> StreamItem:
+    await trio.lowlevel.checkpoint()
+    while script:
+        line = script.pop(0)
+        if isinstance(line, Exception):
+            raise line
+        if not callable(line):
+            item: StreamItem = line
+            return item
+        await line()
+    raise StopAsyncIteration

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -14,11 +12,10 @@ import headway
 from headway import testing
 from headway.access import Policy, Rule, new_token
 from headway.errors import DeclarationError, NotWatched, PermissionDenied
-from headway.resource import pb
-from headway.rpc import Channel
 from tests.helpers.cached import HOW, Staff, authorizer, names
 from tests.helpers.resources import Account
 from tests.helpers.stream_beginnings import Compacted
+from tests.service.test_scopes import OldServer
 
 BOTH = pytest.mark.parametrize("how", HOW)
 
@@ -121,35 +118,12 @@ async def test_cache_that_was_cut_off_learns_what_has_left_meanwhile(
             assert snapshots == (2 if compacted else 1)
 
 
-class IgnoresScopes:
-    """A channel to a server that does not know `metadata_filter`, until it is updated."""
-
-    def __init__(self, inner: Channel) -> None:
-        self._inner = inner
-        self.updated = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def stream(self, path: str, request: Any, **more: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        if isinstance(request, pb.WatchListRequest) and not self.updated:
-            request = pb.WatchListRequest(
-                type=request.type, tenancy=request.tenancy, resume_after=request.resume_after, bookmarks=True
-            )
-        return self._inner.stream(path, request, **more)
-
-
 async def test_cache_waits_for_a_server_that_knows_its_scope(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """An old server's answer never enters it."""
     staff = Staff()
-    old: list[IgnoresScopes] = []
-
-    def through(inner: Channel) -> Channel:
-        old.append(IgnoresScopes(inner))
-        return old[0]
-
+    old = OldServer()
     async with testing.open_engine(
-        staff.store, staff.app, report=staff.reported.append, wrap_channel=through
+        staff.store, staff.app, report=staff.reported.append, wrap_channel=old.over
     ) as engine:
         staff.engine = engine
         await put(staff, "ada", "gold")
@@ -159,7 +133,7 @@ async def test_cache_waits_for_a_server_that_knows_its_scope(autojump_clock: Moc
                 pytest.fail("the cache was entered")
         assert patience.cancelled_caught
         assert [each for each in staff.reported if "did not apply metadata_filter 'tier=gold'" in str(each)]
-        old[0].updated = True
+        old.updated = True
         async with engine.open_cache(watches=[staff.account.within(metadata="tier=gold")]) as cache:
             assert names(cache.list(staff.account)) == ["ada"]
 

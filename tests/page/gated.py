@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import trio
+from typing_extensions import override
 
 from headway.resource import ResourceType, SnapshotChunk
-from headway.rpc import Channel, Metadata
-
-Reply = TypeVar("Reply")
+from tests.helpers.passing_channel import PassingChannel, taking
 
 
-class GatedSnapshots:
+class GatedSnapshots(PassingChannel):
     """Holds back each piece of the snapshots of a type, until the test lets it pass."""
 
     def __init__(self, type: ResourceType[Any]) -> None:
+        super().__init__()
         self._type = type
         self._passes = trio.Semaphore(0)
         self._open = False
@@ -31,72 +31,14 @@ class GatedSnapshots:
         self._open = True
         self._passes.release()
 
-    def over(self, inner: Channel) -> Channel:
-        """Return the channel, for ``headway.testing.open_engine(wrap_channel=...)``."""
-        return _Gated(inner, self)
+    @override
+    def stream(self, path: str, request: Any, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        inner = super().stream(path, request, **options)
+        asked = getattr(request, "type", None)
+        return inner if asked is None or asked.kind != self._type.name.kind else taking(inner, self._take)
 
-    async def wait(self, item: Any) -> None:
-        """Wait until an item may pass."""
+    async def _take(self, items: AsyncIterator[Any]) -> Any:
+        item = await anext(items)
         if isinstance(item, SnapshotChunk) and not self._open:
             await self._passes.acquire()
-
-    def concerns(self, request: Any) -> bool:
-        """Return True for a stream of the type."""
-        asked = getattr(request, "type", None)
-        return asked is not None and asked.kind == self._type.name.kind
-
-
-class _Gated:
-    def __init__(self, inner: Channel, gate: GatedSnapshots) -> None:
-        self._inner = inner
-        self._gate = gate
-
-    @property
-    def knows_outcomes(self) -> bool:
-        return self._inner.knows_outcomes
-
-    async def unary(
-        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
-        return await self._inner.unary(path, request, reply_type, metadata=metadata)
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        inner = self._inner.stream(path, request, metadata=metadata)
-        return self._held(inner) if self._gate.concerns(request) else inner
-
-    @asynccontextmanager
-    async def _held(self, inner: AbstractAsyncContextManager[AsyncIterator[Any]]) -> AsyncIterator[AsyncIterator[Any]]:
-        async with inner as items:
-            yield _Items(items, self._gate)
-
-
-class _Items:
-    """The items of a stream. (An async generator would have to be closed within its task.)"""
-
-    def __init__(self, items: AsyncIterator[Any], gate: GatedSnapshots) -> None:
-        self._items = items
-        self._gate = gate
-
-    def __aiter__(self) -> _Items:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await anext(self._items)
-        await self._gate.wait(item)
         return item
-
-
-class Kept:
-    """A store that stays open when an engine closes it."""
-
-    def __init__(self, backend: Any) -> None:
-        self._backend = backend
-
-    async def __aenter__(self) -> Any:
-        """Return the store."""
-        return self._backend
-
-    async def __aexit__(self, *_: object) -> None:
-        """Leave it open."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -17,7 +18,7 @@ from headway.why import sentences
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
 from tests.helpers.why_programs import Team, broken_app
 from tests.page import shop
-from tests.page.gated import GatedSnapshots, Kept
+from tests.page.gated import GatedSnapshots
 from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
 from tests.page.opened import CONTRAST, TEXT, lost_order, opened, sign_in, store_event
 from tests.why.test_workers import types_only
@@ -74,7 +75,7 @@ async def test_progress_of_priming_moves_on_the_page() -> None:
     gate = GatedSnapshots(shop.DEPOT)
     async with MemoryBackend() as backend:
         await shop.store_depots(backend, 3500)
-        async with opened(store=Kept(backend), wrap_channel=gate.over) as (_, browser):
+        async with opened(store=nullcontext(backend), wrap_channel=gate.over) as (_, browser):
             bar = "[...document.querySelectorAll('.bars li')].find((each) => each.innerText.startsWith('Depot'))"
             await browser.wait(f"{bar}?.innerText.includes('0 of 3,500')")
             assert await browser.evaluate(f"{bar}.querySelector('progress').value") == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from ulid_transform import ulid_at_time
 
@@ -10,7 +12,6 @@ from headway.base import wall_time
 from headway.storage import MemoryBackend
 from tests.helpers.browser import PATIENCE
 from tests.helpers.why_programs import Team
-from tests.page.gated import Kept
 from tests.page.opened import opened
 from tests.run.test_pauses import store_pause
 
@@ -21,7 +22,7 @@ async def test_pause_has_its_own_duration() -> None:
     """The phase has just begun, and the pause is an hour old."""
     async with MemoryBackend() as backend:
         await store_pause(backend, "shop/billing", ulid_at_time(wall_time() - 3600))
-        async with opened("/#/controller/shop%2Fbilling", store=Kept(backend)) as (_, browser):
+        async with opened("/#/controller/shop%2Fbilling", store=nullcontext(backend)) as (_, browser):
             line = "document.querySelector('.state-line')?.innerText"
             await browser.wait(f"{line}?.startsWith('paused')")
             assert await browser.evaluate(line) == "paused for 60 min"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import trio
@@ -18,7 +19,6 @@ from tests.cli.broken import mapper_that_raises
 from tests.helpers.browser import PATIENCE, open_chromium
 from tests.helpers.why_programs import Account, Team
 from tests.page import shop
-from tests.page.gated import Kept
 from tests.page.opened import CONTRAST, TEXT, lost_order, opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
@@ -89,7 +89,7 @@ async def test_large_type_is_searched_step_by_step() -> None:
     """30,000 resources: a page of them, then those with a text in their name, wherever they are."""
     async with MemoryBackend() as backend:
         await shop.store_depots(backend, 30_000)
-        async with opened("/#/resources/shop.v1.Depot", store=Kept(backend)) as (_, browser):
+        async with opened("/#/resources/shop.v1.Depot", store=nullcontext(backend)) as (_, browser):
             await browser.wait("document.querySelectorAll('.found tbody tr').length === 50")
             await browser.click("#search")
             await browser.type("9999")

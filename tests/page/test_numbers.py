@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ from headway.why import (
     ref_text,
 )
 from tests.page import shop
-from tests.page.gated import GatedSnapshots, Kept
+from tests.page.gated import GatedSnapshots
 from tests.page.kit import until
 from tests.page.shop import store_depots
 
@@ -241,7 +242,7 @@ async def test_progress_of_priming_reaches_the_page() -> None:
     async with MemoryBackend() as backend:
         await store_depots(backend, 1500)
         async with testing.open_engine(
-            Kept(backend), shop.app, report=headway.events.ignore, wrap_channel=gate.over
+            nullcontext(backend), shop.app, report=headway.events.ignore, wrap_channel=gate.over
         ) as engine:
             host = PageHost([shop.app], observer_of(engine), shop.app.registry, backend)
 

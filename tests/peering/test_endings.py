@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
+from typing_extensions import override
 
 from headway import events
 from headway._gen.headway.peering.v1 import Ack, Request, Server, Subject, Subscribe
@@ -18,7 +19,9 @@ from headway.peering import PEERING, Peering, PeerLimits, Role
 from headway.peering._hub import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded
 from headway.peering.links import RARELY, TOLD, Dialer, Importer, open_importer
 from headway.peering.stream import Work
+from headway.rpc import Channel
 from headway.storage import Operation
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.resources import TEAM
 from tests.peering.link_kit import Message, Pair, Side, eventually, exported, open_pair, open_side, raw_peer
 
@@ -37,20 +40,19 @@ async def test_r_ended_stream_leaves_no_task(autojump_clock: MockClock) -> None:
         assert not pair.a.entry.connected
 
 
-class Reading:
+class Reading(PassingChannel):
     """A channel that lets a test act while a resource is read."""
 
-    def __init__(self, channel: Any, act: Callable[[], None]) -> None:
-        self._channel, self._act = channel, act
+    def __init__(self, inner: Channel, act: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._act = act
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
-
-    async def unary(self, path: str, *args: Any, **options: Any) -> Any:
+    @override
+    async def unary(self, path: str, *rest: Any, **options: Any) -> Any:
         if path.endswith("/Read"):
             self._act()
             await wait_all_tasks_blocked()
-        return await self._channel.unary(path, *args, **options)
+        return await super().unary(path, *rest, **options)
 
 
 async def test_deletion_is_sent_at_once_while_a_refused_resource_is_read(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time

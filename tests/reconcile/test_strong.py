@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import pytest
 import trio
 from trio.testing import MockClock
+from typing_extensions import override
 
 import headway
 from headway import field, testing
 from headway.events import ignore
-from headway.rpc import Channel, Metadata
+from tests.helpers.passing_channel import PassingChannel
 
 Reply = TypeVar("Reply")
 
@@ -23,47 +22,33 @@ class Note:
     text: str = field(1)
 
 
-class StaleReads:
+class StaleReads(PassingChannel):
     """A channel that repeats its earlier answers to Read and List while it is stale.
 
     It behaves like a replica that has stopped following and ignores min_revision.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.stale = False
         self.says_where = True
         self.least: list[int] = []
         self._answers: dict[tuple[str, bytes], Any] = {}
-        self._inner: Channel
 
-    def over(self, inner: Channel) -> Channel:
-        self._inner = inner
-        return self
-
-    @property
-    def knows_outcomes(self) -> bool:
-        return self._inner.knows_outcomes
-
-    async def unary(
-        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
+    @override
+    async def unary(self, path: str, request: Any, *rest: Any, **options: Any) -> Any:
         method = path.rpartition("/")[2]
         if method not in ("Read", "List"):
-            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+            return await super().unary(path, request, *rest, **options)
         self.least.append(request.min_revision)
         request.min_revision = 0
         asked = (method, bytes(request))
         if not self.stale or asked not in self._answers:
-            self._answers[asked] = await self._inner.unary(path, request, reply_type, metadata=metadata)
-        reply: Any = self._answers[asked]
+            self._answers[asked] = await super().unary(path, request, *rest, **options)
+        reply = self._answers[asked]
         if not self.says_where:
             reply.position = None
-        return reply  # type: ignore[no-any-return]  # the earlier reply to the same request
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._inner.stream(path, request, metadata=metadata)
+        return reply
 
 
 class NotesApp:

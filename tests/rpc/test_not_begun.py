@@ -18,7 +18,7 @@ from headway.client import Client
 from headway.errors import HeadwayError, OutcomeUnknown, TooLarge, Unavailable
 from headway.rpc import CHANNEL_LIMITS, Limits
 from headway.rpc.http2 import CountingH2
-from tests.helpers.counted_writes import CountedWrites
+from tests.helpers.heard_writes import Heard
 from tests.helpers.wrapped_services import admitting
 from tests.rpc.rpc_kit import ECHO, META, THING, WAIT, Served, Text, app, served
 
@@ -47,8 +47,8 @@ class Passing:
 
 
 @asynccontextmanager
-async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, CountedWrites, rpc.RemoteChannel]]:
-    writes = CountedWrites()
+async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, Heard, rpc.RemoteChannel]]:
+    writes = Heard()
     async with rpc.open_channel(it.where, **options) as channel:
         yield Client(channel, app.registry, writes), writes, channel
 
@@ -65,7 +65,7 @@ async def test_oversized_write_certainly_has_no_effect(announced: bool, monkeypa
         assert caught.value.size > 2000
         assert caught.value.limit == 1000
         assert isinstance(caught.value, headway.errors.CallerError)
-        assert writes.unknowns == 0
+        assert writes.unknowns == []
         assert len(passing.paths) == (0 if announced else 1)
         assert await client.list(THING) == []
         assert (await client.write(THING.new("a", Text(text="x" * 500)))).version
@@ -103,7 +103,7 @@ async def test_resource_exhausted_after_the_commit_is_unknown() -> None:
     async with served(wrap=Passing(_exhausted)) as it, client_of(it) as (client, writes, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
             await client.write(THING.new("a", Text()))
-        assert writes.unknowns == 1
+        assert len(writes.unknowns) == 1
         assert len(await client.list(THING)) == 1
 
 
@@ -113,7 +113,7 @@ async def test_write_with_an_oversized_reply_is_unknown() -> None:
     async with served() as it, client_of(it, limits=limits) as (client, writes, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
             await client.write(THING.new("a", Text(text=LARGE)))
-        assert writes.unknowns == 1
+        assert len(writes.unknowns) == 1
 
 
 @pytest.mark.parametrize("path", ["/test.Echo/Nothing", META, ECHO])
@@ -134,7 +134,7 @@ async def test_only_calls_that_failed_before_their_handler_count_as_not_begun(pa
 
 async def test_write_to_a_stopping_server_is_unavailable() -> None:
     """The server states that it has not begun with the call."""
-    writes = CountedWrites()
+    writes = Heard()
     async with trio.open_nursery() as nursery:
         stop, stopping = trio.Event(), trio.Event()
 
@@ -157,7 +157,7 @@ async def test_write_to_a_stopping_server_is_unavailable() -> None:
                 await client.write(THING.new("a", Text()))
             it.echo.release.set()
         await stopping.wait()
-    assert writes.unknowns == 0
+    assert writes.unknowns == []
 
 
 def test_not_begun_error_survives_copying() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
@@ -17,6 +17,7 @@ from headway.resource import EndOfSnapshot, Kind
 from headway.service import WATCH_LIST
 from headway.testing import ScriptedChannel
 from tests.helpers.added_watches import runs, watch_accounts, write_account
+from tests.helpers.passing_channel import taking
 from tests.helpers.resources import Account
 from tests.helpers.service_errors import failed
 from tests.helpers.staff import Staff
@@ -82,28 +83,12 @@ class _EndlessSnapshot(ScriptedChannel):
         inner = super().stream(path, request, **options)
         if path != WATCH_LIST or request.type is None or (request.type.group, request.type.kind) != self._kind:
             return inner
-        return self._endless(inner)
+        return taking(inner, self._take)
 
-    @asynccontextmanager
-    async def _endless(
-        self, inner: AbstractAsyncContextManager[AsyncIterator[Any]]
-    ) -> AsyncIterator[AsyncIterator[Any]]:
-        async with inner as items:
-            yield _Waits(items, self.ends)
-
-
-class _Waits:
-    def __init__(self, items: AsyncIterator[Any], ends: trio.Event) -> None:
-        self._items = items
-        self._ends = ends
-
-    def __aiter__(self) -> _Waits:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await anext(self._items)
+    async def _take(self, items: AsyncIterator[Any]) -> Any:
+        item = await anext(items)
         if isinstance(item, EndOfSnapshot):
-            await self._ends.wait()
+            await self.ends.wait()
         return item
 
 

@@ -10,6 +10,7 @@ import pytest
 import trio
 from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
+from typing_extensions import override
 
 import headway
 from headway import events
@@ -17,11 +18,12 @@ from headway.client import events_of
 from headway.engine import combine_apps
 from headway.errors import InvalidArgument
 from headway.resource import EVENT, MOST_EVENTS, Resource, event_id
-from headway.rpc import Channel, InProcessChannel, Metadata
+from headway.rpc import Channel, InProcessChannel
 from headway.run import EventRecorder, _events
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.why import sentences
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.service_errors import failed
 
@@ -179,36 +181,29 @@ async def test_wrong_argument_is_an_error_of_the_program() -> None:
     assert [(reason, len(text)) for reason, text, _ in found] == [("Long", 1000), ("Half", 1)]
 
 
-class Failing:
+class Failing(PassingChannel):
     """A channel whose writes of events fail as a test says. Everything else passes."""
 
-    knows_outcomes = True
-
     def __init__(self, inner: Channel) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.fails: Status | None = None
         self.tried = 0
         # The write is done, and its answer is lost.
         self.loses = False
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
-        asked: Any = request
-        if not path.endswith("/Write") or asked.resource.id.type.kind != "Event":
-            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+    @override
+    async def unary(self, path: str, request: Any, *rest: Any, **options: Any) -> Any:
+        if not path.endswith("/Write") or request.resource.id.type.kind != "Event":
+            return await super().unary(path, request, *rest, **options)
         self.tried += 1
         if self.fails is not None:
             await trio.lowlevel.checkpoint()
             raise failed(self.fails, "no events today")
-        reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        reply = await super().unary(path, request, *rest, **options)
         if self.loses:
             self.loses = False
             raise failed(Status.UNKNOWN, "the answer is lost")
         return reply
-
-    def stream(self, path: str, request: object, *, metadata: Metadata | None = None) -> Any:
-        return self._inner.stream(path, request, metadata=metadata)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 import trio
@@ -23,7 +24,6 @@ from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import Backend, MemoryBackend, Put
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
-from tests.page.gated import Kept
 
 
 class Seen:
@@ -93,7 +93,7 @@ async def test_pause_that_does_not_decode_is_reported_and_hides_no_other() -> No
     noted, seen = Noted(), Seen()
     async with MemoryBackend() as backend:
         await store_broken(backend, "staff/other")
-        async with headway.open_engine(Kept(backend), noted.app, report=seen) as engine:
+        async with headway.open_engine(nullcontext(backend), noted.app, report=seen) as engine:
             teams = engine.controllers["teams"]
             await engine.client.apply(TEAM.new("first", Team()))
             with trio.fail_after(60):
@@ -117,7 +117,7 @@ async def test_pause_lasts_since_it_was_made_whatever_process_asks() -> None:
     noted, seen = Noted(), Seen()
     async with MemoryBackend() as backend:
         await store_pause(backend, "staff/teams", ulid_at_time(wall_time() - 3600))
-        async with headway.open_engine(Kept(backend), noted.app, report=seen) as engine:
+        async with headway.open_engine(nullcontext(backend), noted.app, report=seen) as engine:
             teams = engine.controllers["teams"]
             await seen.wait(events.Paused)
             assert 3600 <= teams.status().paused_seconds < 3660

@@ -13,7 +13,7 @@ from headway.run import deletions_since
 from headway.testing import Fault
 from tests.helpers.resources import TEAM
 from tests.helpers.rig import Rig
-from tests.helpers.scripted_channel import Pause, ScriptedChannel
+from tests.helpers.scripted_channel import ScriptedChannel, pause
 
 
 async def test_unanswered_first_raise_ends_the_run_and_the_next_one_starts(autojump_clock: MockClock) -> None:
@@ -64,7 +64,7 @@ async def test_silent_stream_of_history_fails(autojump_clock: MockClock, bookmar
     """The read fails with Unavailable after half a minute of silence, at any point of the stream."""
     since = Position("store", "incarnation", 5)
     first = Bookmark(since, resumed=True)
-    channel = ScriptedChannel([[*[first] * bookmarks, Pause(1e9)]])
+    channel = ScriptedChannel([[*[first] * bookmarks, pause(1e9)]])
     began = autojump_clock.current_time()
     with pytest.raises(Unavailable, match="sent nothing of its history for 30 s"):
         await deletions_since(channel, TEAM, since, 9, lambda _: None, "pools")

@@ -10,12 +10,12 @@ import pytest
 import trio
 from grpclib.const import Status
 from trio.testing import MockClock
+from typing_extensions import override
 
 import headway
 from headway import ControllerStatus
 from headway.observe import Metrics
 from headway.resource import TypeName
-from headway.rpc import Metadata
 from headway.run import NotDone, Results, TypeStatus
 from headway.run._status import KEPT
 from headway.storage import MemoryBackend
@@ -30,13 +30,11 @@ class Away(ScriptedChannel):
 
     away = False
 
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Return a stream, or raise if the server is unavailable."""
+    @override
+    def stream(self, *call: Any, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         if self.away:
             raise failed(Status.UNAVAILABLE, "gone fishing")
-        return super().stream(path, request, metadata=metadata)
+        return super().stream(*call, **options)
 
 
 class Failing(Staff):

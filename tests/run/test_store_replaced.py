@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 from trio.testing import MockClock
@@ -13,34 +11,14 @@ import headway
 from headway import events, testing
 from headway.client import Client
 from headway.errors import StoreChanged
-from headway.rpc import Channel, InProcessChannel, Metadata
+from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.pools import Pool
 
 Reply = TypeVar("Reply")
-
-
-class Switch:
-    """A `Channel` to one of two services, with a switch between them."""
-
-    def __init__(self, to: Channel) -> None:
-        self.to = to
-
-    @property
-    def knows_outcomes(self) -> bool:
-        return self.to.knows_outcomes
-
-    async def unary(
-        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
-        return await self.to.unary(path, request, reply_type, metadata=metadata)
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self.to.stream(path, request, metadata=metadata)
 
 
 async def test_runs_restart_when_another_store_replaces_theirs(
@@ -62,10 +40,10 @@ async def test_runs_restart_when_another_store_replaces_theirs(
     )
     await Client(elsewhere, app.registry).write(pool.new("theirs"))
     script = ScriptedChannel()
-    switches: list[Switch] = []
+    switches: list[PassingChannel] = []
 
     def through(channel: Channel) -> Channel:
-        switches.append(Switch(channel))
+        switches.append(PassingChannel(channel))
         return script.over(switches[0])
 
     async with testing.open_engine("memory:", app, report=reported.append, wrap_channel=through) as engine:
@@ -73,7 +51,7 @@ async def test_runs_restart_when_another_store_replaces_theirs(
         await engine.wait_idle()
         assert seen[-1] == ["ours"]
 
-        switches[0].to = elsewhere
+        switches[0].inner = elsewhere
         script.drop(pool)
         await trio.sleep(60)
 

@@ -18,8 +18,8 @@ from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.pools import Pool
-from tests.run.test_store_replaced import Switch
 
 
 @dataclass
@@ -70,10 +70,10 @@ async def rolled_back(*, streams_break: bool = True) -> AsyncIterator[RolledBack
     at_copy = Client(elsewhere, app.registry)
     await at_copy.write(pool.new("old"))
     script = ScriptedChannel()
-    switches: list[Switch] = []
+    switches: list[PassingChannel] = []
 
     def through(channel: Channel) -> Channel:
-        switches.append(Switch(channel))
+        switches.append(PassingChannel(channel))
         return script.over(switches[0])
 
     async with testing.open_engine(store, app, report=reported.append, wrap_channel=through) as engine:
@@ -83,7 +83,7 @@ async def rolled_back(*, streams_break: bool = True) -> AsyncIterator[RolledBack
         assert set(seen[-1]) == {"old", "newer", "newest"}
         assert not engine.accept_store()
 
-        switches[0].to = elsewhere
+        switches[0].inner = elsewhere
         if streams_break:
             script.drop(pool)
         else:

@@ -8,6 +8,7 @@ import pytest
 import trio
 from grpclib.const import Status
 from trio.testing import MockClock
+from typing_extensions import override
 
 import headway
 from headway import testing
@@ -19,6 +20,7 @@ from headway.rpc import InProcessChannel
 from headway.run import ControllerStatus, Leading, Owed, Run, Supervisor, restart_delay
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
+from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.pools import SourceFailed
 from tests.helpers.resources import TEAM, key, stored
 from tests.helpers.rig import Rig
@@ -135,29 +137,24 @@ async def test_failure_counts_from_the_last_run_that_reconciled_for_long(
     assert began == [ended[0], ended[0], ended[2], ended[2], ended[4], ended[4]]
 
 
-class _Proxy:
+class _Proxy(PassingChannel):
     """A channel to a lease service. A proxy may answer in its place for a while."""
 
-    knows_outcomes = False
+    remote = True
+    astray = False
 
-    def __init__(self, *services: object) -> None:
-        self._inner = InProcessChannel(*services)
-        self.astray = False
-
-    async def unary(self, path: str, request: object, reply_type: type[Any], **rest: Any) -> Any:
+    @override
+    async def unary(self, *call: Any, **options: Any) -> Any:
         if self.astray:
             raise failed(Status.UNIMPLEMENTED, "unknown service")
-        return await self._inner.unary(path, request, reply_type, **rest)
-
-    def stream(self, *_: object, **__: object) -> Any:
-        raise NotImplementedError
+        return await super().unary(*call, **options)
 
 
 async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """An engine has named the leader before. Otherwise, wrong answers would end the process."""
-    proxy = _Proxy(LeaseService(MemoryBackend()))
+    proxy = _Proxy(InProcessChannel(LeaseService(MemoryBackend())))
     leases = LeaseClient(proxy)
     await leases.acquire("staff/pools", "web-2", 15.0)
     heard: list[object] = []

@@ -15,8 +15,8 @@ from headway.resource import Resource, pb
 from headway.rpc import InProcessChannel
 from headway.service import RESOURCE_SERVICE, Decision, LeaseService, ResourceService
 from headway.storage import MemoryBackend
-from tests.helpers.counted_writes import CountedWrites
 from tests.helpers.declared import NOTE, Note, registry
+from tests.helpers.heard_writes import Heard
 from tests.helpers.service_errors import status_of
 from tests.service.conftest import reached
 
@@ -95,7 +95,7 @@ async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: st
 
     The operator gets the error. Its text is not sent to the caller.
     """
-    failing, heard = Failing(), CountedWrites()
+    failing, heard = Failing(), Heard()
     async with reached(how, MemoryBackend(), failing) as calls:
         client = Client(calls.channel, registry(), heard)
         one = await client.write(NOTE.new("one"))
@@ -104,7 +104,7 @@ async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: st
         failing.question = question
         with pytest.raises(Unavailable, match=r"^INTERNAL: the authorizer failed$"):
             await call(client, one)
-        assert (heard.unknowns, calls.revision) == (0, before)
+        assert (len(heard.unknowns), calls.revision) == (0, before)
         assert {type(each) for each in calls.unexpected} == {LookupError}
 
 
@@ -138,13 +138,13 @@ async def test_fault_while_a_similar_type_is_looked_for_is_no_refusal() -> None:
 @pytest.mark.parametrize("how", ["in process", "network"])
 async def test_authorizer_fault_after_the_commit_leaves_the_outcome_unknown(how: str) -> None:
     """The content of a reply is authorized after the write is stored."""
-    failing, heard = Failing(), CountedWrites()
+    failing, heard = Failing(), Heard()
     async with reached(how, MemoryBackend(), failing) as calls:
         client = Client(calls.channel, registry(), heard)
         failing.question, failing.fails = "read", lambda: calls.revision > 0
         with pytest.raises(OutcomeUnknown):
             await client.write(NOTE.new("one"))
-        assert (heard.unknowns, calls.revision) == (1, 1)
+        assert (len(heard.unknowns), calls.revision) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def test_authentication_fault_leaves_no_unknown_outcome(verb: str) -> None
         return 0.0
 
     access = Authorizer(Access([Policy("all", [everything])], [token]), clock=clock)
-    backend, heard, failed = MemoryBackend(), CountedWrites(), []
+    backend, heard, failed = MemoryBackend(), Heard(), []
     guarded = Guarded(lambda caller: ResourceService(backend, registry(), caller), access, registry())
     channel = InProcessChannel(guarded, report=lambda _, error: failed.append(type(error)))
     client = Client(channel, registry(), heard, token=text)
@@ -197,4 +197,4 @@ async def test_authentication_fault_leaves_no_unknown_outcome(verb: str) -> None
     with pytest.raises(HeadwayError, match=r"^INTERNAL: the authorizer failed$") as caught:
         await calls[verb]()
     assert type(caught.value) is Unavailable
-    assert (heard.unknowns, backend.position.revision, failed) == (0, 1, [LookupError])
+    assert (len(heard.unknowns), backend.position.revision, failed) == (0, 1, [LookupError])

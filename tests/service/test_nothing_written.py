@@ -13,9 +13,9 @@ from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, Unavaila
 from headway.resource import Hooks, Resource, ResourceType
 from headway.storage import EtcdBackend, MemoryBackend
 from tests.helpers.calls import Interrupted
-from tests.helpers.counted_writes import CountedWrites
 from tests.helpers.declared import NOTE, Note, registry
 from tests.helpers.fake_etcd import serving_etcd
+from tests.helpers.heard_writes import Heard
 from tests.service.conftest import reached
 from tests.storage.etcd_kit import failing
 
@@ -73,7 +73,7 @@ def _garble(resource: Resource[Note]) -> None:
 async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Note]) -> None:
     """Hooks run before the store is asked, so a run has no write to resolve."""
     broken = ResourceType("tests", "v1", "Broken", Note, hooks=hooks)
-    known, heard = registry(), CountedWrites()
+    known, heard = registry(), Heard()
     known.register(broken)
     async with reached(how, MemoryBackend(), types=known) as calls:
         client = Client(calls.channel, known, heard)
@@ -81,7 +81,7 @@ async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Not
             with pytest.raises(Unavailable, match=r"^INTERNAL: ") as caught:
                 await call(broken.new("one"))
             assert "mistake" not in str(caught.value), "the caller must not get the exception's text"
-        assert (heard.unknowns, calls.revision, len(calls.unexpected)) == (0, 0, 4)
+        assert (len(heard.unknowns), calls.revision, len(calls.unexpected)) == (0, 0, 4)
 
 
 @pytest.mark.parametrize(

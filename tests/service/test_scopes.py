@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 from grpclib.const import Status
+from typing_extensions import override
 
 from headway.client import open_watch_list
 from headway.protobuf import encode
 from headway.resource import Bookmark, Changes, EndOfSnapshot, ScopeConfirmed, SnapshotChunk, pb, position
-from headway.rpc import Channel, InProcessChannel
+from headway.rpc import InProcessChannel
 from headway.service import ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, Note, a_note, a_type, id_of, registry
+from tests.helpers.passing_channel import PassingChannel
 from tests.service.test_access import Guard
 
 GOLD = "tier=gold"
@@ -124,18 +126,18 @@ async def test_confirmation_is_one_event_on_the_wire() -> None:
     assert isinstance(chunk, SnapshotChunk)
 
 
-class OldServer:
-    """A channel to a server that ignores `metadata_filter`, as one from before scopes does."""
+class OldServer(PassingChannel):
+    """A channel to a server that ignores `metadata_filter`, as one from before scopes does, until it is updated."""
 
-    def __init__(self, inner: Channel) -> None:
-        self._inner = inner
-        self.knows_outcomes = inner.knows_outcomes
+    updated = False
 
-    def stream(self, path: str, request: Any, **more: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        known = pb.WatchListRequest(
-            type=request.type, tenancy=request.tenancy, resume_after=request.resume_after, bookmarks=request.bookmarks
-        )
-        return self._inner.stream(path, known, **more)
+    @override
+    def stream(self, path: str, request: Any, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        if isinstance(request, pb.WatchListRequest) and not self.updated:
+            request = pb.WatchListRequest(
+                type=request.type, tenancy=request.tenancy, resume_after=request.resume_after, bookmarks=True
+            )
+        return super().stream(path, request, **options)
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -147,7 +149,7 @@ async def test_server_that_ignores_the_filter_is_noticed_before_it_gives_more(re
     request = pb.WatchListRequest(type=a_type(), bookmarks=True, metadata_filter=GOLD)
     if resumed:
         request.resume_after = backend.position.message()
-    async with open_watch_list(OldServer(channel), request) as items:  # type: ignore[arg-type]  # it needs streams only
+    async with open_watch_list(OldServer(channel), request) as items:
         message = await refused(anext(items), Status.FAILED_PRECONDITION, "did not apply metadata_filter 'tier=gold'")
         assert "update the server" in message
     async with open_watch_list(channel, request) as items:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import trio
@@ -13,7 +14,6 @@ from headway.resource import Resource, ResourceId
 from headway.storage import MemoryBackend
 from headway.why import sentences
 from tests.helpers.why_programs import Account, Team, eventually
-from tests.page.gated import Kept
 
 
 class Program:
@@ -218,7 +218,7 @@ async def test_status_that_is_stored_already_is_not_told_as_a_write() -> None:
 
     async with MemoryBackend() as backend:
         for run, name in enumerate(("ada", "bob")):
-            async with headway.open_engine(Kept(backend), program.app, report=events.ignore) as engine:
+            async with headway.open_engine(nullcontext(backend), program.app, report=events.ignore) as engine:
                 await engine.client.apply(program.team.new("core", Team()))
                 await engine.wait_idle()
                 await engine.client.apply(program.account.new(name, Account(team="core")))
