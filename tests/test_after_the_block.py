@@ -112,9 +112,7 @@ async def test_wait_idle_fails_after_the_block_of_its_engine() -> None:
         await engine.wait_idle()
 
 
-async def test_wait_idle_of_another_task_fails_when_the_block_ends(
-    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_wait_idle_of_another_task_fails_when_the_block_ends(autojump_clock: trio.testing.MockClock) -> None:
     """A task in a nursery around the engine raises Closed."""
     staff, raised = Staff(), list[BaseException]()
 

@@ -186,9 +186,7 @@ async def test_two_apps_with_one_name_cannot_have_controllers_with_one_name(auto
             pass
 
 
-async def test_declaration_on_an_open_app_is_refused(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_declaration_on_an_open_app_is_refused(autojump_clock: MockClock) -> None:
     """The declaration would have no effect. It is accepted before, between and after the blocks, and on another app."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)

@@ -292,9 +292,7 @@ async def test_no_thread_is_started_without_a_limit() -> None:
         assert _watchdogs() == []
 
 
-async def test_no_thread_is_started_in_virtual_time(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_no_thread_is_started_in_virtual_time(autojump_clock: MockClock) -> None:
     """Virtual time does not pass during a computation, and a simulation has no threads."""
     async with headway.open_engine("memory:", Staff().app):
         assert _watchdogs() == []

@@ -160,7 +160,7 @@ AWAITED: dict[str, Callable[[headway.Engine, Given], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("name", AWAITED)
-async def test_invalid_number_is_refused_when_it_is_used(name: str, autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_invalid_number_is_refused_when_it_is_used(name: str, autojump_clock: MockClock) -> None:
     async with headway.open_engine("memory:", Staff().app, report=headway.events.ignore) as engine:
         for given in (-1, math.nan, True, "7"):
             with trio.fail_after(5), pytest.raises(HeadwayError) as caught:

@@ -127,7 +127,7 @@ async def test_resources_in_a_full_namespace_can_be_deleted_and_updated(url: str
         assert (await info(client)).resources == 0
 
 
-async def test_why_shows_the_refused_write_of_a_controller(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_why_shows_the_refused_write_of_a_controller(autojump_clock: MockClock) -> None:
     """The sentence names the quota, its limit and its use."""
     app, team = staff()
     other = app.type("staff", "v1", "Badge", Badge)

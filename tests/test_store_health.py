@@ -325,7 +325,7 @@ async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> No
     assert statuses == [SERVING, NOT_SERVING, Status.UNAVAILABLE]
 
 
-async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:
     """A restart would lose the decision that an operator has to make."""
     async with rolled_back() as it:
         assert it.engine.store_problem is StoreProblem.ROLLED_BACK
@@ -341,7 +341,7 @@ async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockCl
         assert [each.problem for each in failed] == ["rolled_back"]
 
 
-async def test_recovery_counts_from_the_first_of_several_problems(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_recovery_counts_from_the_first_of_several_problems(autojump_clock: MockClock) -> None:
     """Each problem is reported. The next outage counts from its own beginning."""
     store, reports = Away(), list[object]()
     health = _store_health.StoreHealth(store, (), reports.append)
@@ -375,7 +375,7 @@ def test_store_that_cannot_be_used_shows_no_quotas() -> None:
     assert (health.quotas(), observer_of(host).refusals()) == ((), {})
 
 
-async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_clock: MockClock) -> None:
     """A restart may help then. The health service, which begins later, learns of the problem at once."""
     store, found = Away(), list[object]()
     health = _store_health.StoreHealth(store, [SimpleNamespace(rolled_back=True)], events.ignore)  # type: ignore[list-item]  # all that is asked of it
@@ -391,8 +391,7 @@ async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_cl
 
 
 async def test_slow_answers_count_as_away_only_after_the_patience(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each check has the whole patience, however slow the previous ones were. The recovery comes with the answer."""
     monkeypatch.setattr(_store_health, "EVERY", 2.0)

@@ -176,8 +176,7 @@ async def test_deadline_of_the_caller_ends_the_wait(autojump_clock: MockClock, t
 
 
 async def test_n7_canceled_wait_of_a_refused_write_leaves_no_doubt_about_it(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-    tmp_path: Path,
+    autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """Its controller need not find out whether the write was stored. It does if the write was on its way."""
     server, heard = Server(limit("write", per_second=SOON)), Heard()

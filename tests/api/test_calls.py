@@ -214,7 +214,7 @@ async def test_call_waits_if_a_limit_refuses_what_comes_before_it() -> None:
     assert not refusals
 
 
-async def test_write_after_a_refused_one_is_in_doubt(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_write_after_a_refused_one_is_in_doubt(autojump_clock: MockClock) -> None:
     """A program handles a refusal by another write, which is canceled after it was sent."""
     doubts: list[bool] = []
 

@@ -42,7 +42,7 @@ class Broken:
 async def test_failing_report_does_not_affect_the_engine(
     error: BaseException,
     failed_reports: list[BaseException],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """No run or engine ends, and failed reconciles are retried. Standard error gets the failure once."""
@@ -79,9 +79,7 @@ def full_disk() -> Iterator[TextIO]:
 
 
 async def test_unwritable_log_does_not_affect_the_engine(
-    full_disk: TextIO,
-    failed_reports: list[BaseException],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    full_disk: TextIO, failed_reports: list[BaseException], autojump_clock: MockClock
 ) -> None:
     """The log cannot be written if the disk of standard output is full."""
     staff, attempts = Staff(), list[int]()
@@ -103,8 +101,7 @@ async def test_unwritable_log_does_not_affect_the_engine(
 
 
 async def test_failing_report_does_not_affect_a_lease(
-    failed_reports: list[BaseException],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    failed_reports: list[BaseException], autojump_clock: MockClock
 ) -> None:
     """The report fails while the lease is awaited, acquired and released."""
     async with headway.open_engine("memory:", headway.App("staff")) as engine:

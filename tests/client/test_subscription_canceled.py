@@ -15,7 +15,7 @@ from tests.helpers.declared import CHILD, NOTE, registry
 from tests.helpers.subscribing import a_service, commit, put
 
 
-async def test_subscription_is_canceled_at_every_step(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_subscription_is_canceled_at_every_step(autojump_clock: MockClock) -> None:
     backend, streams = MemoryBackend(), OpenSubscriptions()
     topic: Topic[bytes] = Topic("rates", None, lambda _: {"EUR": b"1"}, wildcard=True)
     client = Client(InProcessChannel(a_service(backend, {"rates": topic}, streams=streams)), registry())

@@ -45,7 +45,7 @@ async def test_until_waits_for_a_change(client: Client, nursery: trio.Nursery) -
     assert seen == ["b"]
 
 
-async def test_until_gone_with_a_uid_ignores_a_later_incarnation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_until_gone_with_a_uid_ignores_a_later_incarnation(client: Client, autojump_clock: MockClock) -> None:
     """Without the uid, the function would wait for the later incarnation as well."""
     first = await client.write(NOTE.new("one"))
     await client.delete(first)
@@ -56,7 +56,7 @@ async def test_until_gone_with_a_uid_ignores_a_later_incarnation(client: Client,
     assert scope.cancelled_caught
 
 
-async def test_until_condition_requires_the_current_generation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_until_condition_requires_the_current_generation(client: Client, autojump_clock: MockClock) -> None:
     """The condition also requires the state and, if given, the writer."""
     ready = headway.Condition("Ready", headway.ConditionState.TRUE)
     note = await client.write(NOTE.new("one"))
@@ -101,9 +101,7 @@ async def _ends_not_found(client: Client, id: ResourceId) -> None:
 
 
 async def test_wait_goes_on_while_the_store_has_an_incarnation_that_the_watch_has_not_seen(
-    client: Client,
-    calls: Calls,
-    autojump_clock: MockClock,  # noqa: ARG001
+    client: Client, calls: Calls, autojump_clock: MockClock
 ) -> None:
     """A server may lag behind the store, so the watch alone does not show that an incarnation is gone."""
     first = await client.write(NOTE.new("one"))

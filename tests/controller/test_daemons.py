@@ -55,7 +55,7 @@ class Living(Staff):
         return [f"{name} {what}" for name, _, what in self.lives]
 
 
-async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockClock) -> None:
     """There is one task per resource. A change doesn't affect it, and the beginning of the deletion ends it."""
     staff = Living()
     async with staff.open() as engine:
@@ -76,7 +76,7 @@ async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockCl
         assert staff.history()[3:] == ["a ends"]
 
 
-async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:
     """This holds however long the daemon takes to end. The daemons of other resources don't wait."""
     staff = Living()
     staff.linger = 50.0
@@ -95,7 +95,7 @@ async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_cl
         assert staff.lives[0][1] != staff.lives[3][1]
 
 
-async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: MockClock) -> None:
     """The failure is reported, and the other daemon continues. A daemon that returns is not restarted."""
     staff, times = Living(), list[float]()
 
@@ -124,7 +124,7 @@ async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: Moc
     ]
 
 
-async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock: MockClock) -> None:
     """A resource never has two daemons at once."""
     staff = Living(watches=[])
     staff.linger = 5.0
@@ -148,7 +148,7 @@ def _end(run: Any) -> None:
         subscription.fail(headway.errors.StoreChanged("replaced"))
 
 
-async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_clock: MockClock) -> None:
     staff = Living(finalizer=True)
     staff.linger = 20.0
     async with staff.open() as engine:
@@ -165,7 +165,7 @@ async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_
         assert staff.history() == ["a begins", "a ends"]
 
 
-async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock: MockClock) -> None:
     """A daemon may write its own resource repeatedly."""
     staff = Staff()
 
@@ -188,7 +188,7 @@ async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock:
 # --- timers ------------------------------------------------------------------
 
 
-async def test_timer_is_called_repeatedly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_is_called_repeatedly(autojump_clock: MockClock) -> None:
     """The first call comes at once. Each later call comes an interval after the end of the previous one.
 
     A change causes no call.
@@ -212,7 +212,7 @@ async def test_timer_is_called_repeatedly(autojump_clock: MockClock) -> None:  #
         assert len(calls) == 3
 
 
-async def test_timer_intervals_vary_by_the_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_intervals_vary_by_the_jitter(autojump_clock: MockClock) -> None:
     staff, calls = Staff(), list[float]()
 
     @staff.app.timer(staff.team, every=10, jitter=0.5)
@@ -227,7 +227,7 @@ async def test_timer_intervals_vary_by_the_jitter(autojump_clock: MockClock) -> 
     assert 11 < max(rests) <= 15.001
 
 
-async def test_timer_that_raises_is_retried_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_that_raises_is_retried_with_back_off(autojump_clock: MockClock) -> None:
     staff, calls = Staff(), list[float]()
 
     @staff.app.timer(staff.team, every=100, jitter=0, backoff=headway.Backoff(1.0, 8.0))
@@ -242,7 +242,7 @@ async def test_timer_that_raises_is_retried_with_back_off(autojump_clock: MockCl
     assert [round(b - a) for a, b in itertools.pairwise(calls)] == [1, 2, 4, 100]
 
 
-async def test_timer_call_is_canceled_when_the_deletion_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_call_is_canceled_when_the_deletion_begins(autojump_clock: MockClock) -> None:
     """The next incarnation gets a call of its own at once."""
     staff, calls = Staff(), list[str]()
 
@@ -262,9 +262,7 @@ async def test_timer_call_is_canceled_when_the_deletion_begins(autojump_clock: M
     assert calls == ["first begins", "second begins", "ends"]
 
 
-async def test_timer_calls_a_new_incarnation_at_once_even_if_the_change_was_unseen(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_timer_calls_a_new_incarnation_at_once_even_if_the_change_was_unseen(autojump_clock: MockClock) -> None:
     """A resource is recreated while the only worker is busy. The new resource doesn't inherit the old schedule."""
     staff, calls = Staff(), list[tuple[str, float]]()
 
@@ -326,7 +324,7 @@ def test_a_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[St
     assert "The form is:" in str(caught.value)
 
 
-async def test_change_that_is_mapped_starts_no_call(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_change_that_is_mapped_starts_no_call(autojump_clock: MockClock) -> None:
     """It starts neither a daemon that has returned nor a timer that is not due. They read the watched type."""
     staff = Staff()
     calls: list[str] = []
@@ -350,9 +348,7 @@ async def test_change_that_is_mapped_starts_no_call(autojump_clock: MockClock) -
     assert sorted(calls) == ["daemon 0", "timer 0", "timer 1"]
 
 
-async def test_finalizer_is_removed_without_a_call_if_no_daemon_runs(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_finalizer_is_removed_without_a_call_if_no_daemon_runs(autojump_clock: MockClock) -> None:
     """The process ended, and the resource was deleted before the next one."""
     store = MemoryBackend()
     before = Living(finalizer=True)
@@ -370,7 +366,7 @@ async def test_finalizer_is_removed_without_a_call_if_no_daemon_runs(
     assert after.history() == []
 
 
-async def test_result_of_a_daemon_or_timer_is_an_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_result_of_a_daemon_or_timer_is_an_error(autojump_clock: MockClock) -> None:
     """It would have no effect: a daemon that returns is not called again, and `every` decides about a timer."""
     staff = Staff()
 

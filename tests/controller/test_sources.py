@@ -37,7 +37,7 @@ class Sourced(Staff):
             subscription.fail(headway.errors.StoreChanged("replaced"))
 
 
-async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: MockClock) -> None:
     """The keys need not be in the store. A value may have several keys or none, and equal keys are merged."""
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(
@@ -54,7 +54,7 @@ async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: Moc
         assert set(staff.reasons) == {"source outside"}
 
 
-async def test_end_of_a_channel_ends_its_source_without_an_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_end_of_a_channel_ends_its_source_without_an_error(autojump_clock: MockClock) -> None:
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
@@ -67,7 +67,7 @@ async def test_end_of_a_channel_ends_its_source_without_an_error(autojump_clock:
     assert not staff.events_of(events.RunEnded)
 
 
-async def test_next_run_continues_with_the_channel(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_next_run_continues_with_the_channel(autojump_clock: MockClock) -> None:
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
@@ -82,8 +82,7 @@ async def test_next_run_continues_with_the_channel(autojump_clock: MockClock) ->
 
 @pytest.mark.parametrize("wrong", [LookupError("odd"), "a name", 7])
 async def test_failure_of_one_value_is_reported_and_the_others_are_handled(
-    wrong: object,
-    autojump_clock: MockClock,  # noqa: ARG001
+    wrong: object, autojump_clock: MockClock
 ) -> None:
     def key(staff: Staff, name: str) -> Any:
         if name != "bad":
@@ -104,7 +103,7 @@ async def test_failure_of_one_value_is_reported_and_the_others_are_handled(
     assert not staff.events_of(events.RunEnded)
 
 
-async def test_each_run_creates_and_closes_an_iterator(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_each_run_creates_and_closes_an_iterator(autojump_clock: MockClock) -> None:
     """The clean-up of a generator has ended when the run has ended."""
     log: list[str] = []
 
@@ -126,9 +125,7 @@ async def test_each_run_creates_and_closes_an_iterator(autojump_clock: MockClock
     assert log[-1] == "closed"
 
 
-async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(autojump_clock: MockClock) -> None:
     rounds = 0
 
     async def lines() -> AsyncIterator[str]:
@@ -145,7 +142,7 @@ async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(
     assert [repr(event.error) for event in staff.events_of(events.RunEnded)] == ["LookupError('gone')"]
 
 
-async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock: MockClock) -> None:
     given: Any = lambda: [1]  # noqa: E731  # what is tested
     staff = Sourced(lambda staff: headway.sources.from_iterator(given, staff.team.id))
     async with staff.open():
@@ -154,7 +151,7 @@ async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock
     assert "from_iterator's function returned [1], not an async iterator" in str(ended.error)
 
 
-async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> None:
     """The default is to reconcile all managed resources, with a jitter.
 
     The first time is one interval after the start of the run.
@@ -191,7 +188,7 @@ class Pretended:
         return 0
 
 
-async def test_exit_of_a_process_reconciles_its_key_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_exit_of_a_process_reconciles_its_key_once(autojump_clock: MockClock) -> None:
     """Watching the process repeatedly has no effect. An exit between two runs, or in the next run, counts as well."""
     exits = headway.sources.process_exits()
     staff = Sourced(lambda _: exits)
@@ -288,7 +285,7 @@ async def test_iterator_that_never_waits_or_catches_its_cancellation_harms_nothi
     assert yielded <= at_end + 3
 
 
-async def test_enqueue_of_a_run_that_has_ended_is_refused_by_name(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_enqueue_of_a_run_that_has_ended_is_refused_by_name(autojump_clock: MockClock) -> None:
     """Its queue would ignore the key, and the change would be lost. The enqueue of the next run works."""
     kept: list[headway.sources.Enqueue] = []
 

@@ -18,7 +18,7 @@ def opened(staff: Staff) -> list[bool]:
     return [resumed for kind, resumed in staff.channel.opened if kind == staff.team.kind]
 
 
-async def test_p1_part_of_a_snapshot_is_never_shown(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_p1_part_of_a_snapshot_is_never_shown(autojump_clock: MockClock) -> None:
     """The first stream breaks in its snapshot, and so does a later one that takes the place of a compacted history."""
     staff = Staff()
     async with staff.open():
@@ -50,7 +50,7 @@ async def test_p1_empty_snapshot_still_has_a_position() -> None:
             assert cache.position.revision >= before > 0
 
 
-async def test_m2_cache_waits_for_a_replica_that_lags(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_m2_cache_waits_for_a_replica_that_lags(autojump_clock: MockClock) -> None:
     """A complete snapshot of an older revision does not suffice."""
     staff = Staff()
     async with staff.open():
@@ -65,7 +65,7 @@ async def test_m2_cache_waits_for_a_replica_that_lags(autojump_clock: MockClock)
             assert round(trio.current_time() - began, 6) >= 20
 
 
-async def test_cache_opens_with_all_types_at_one_revision(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_cache_opens_with_all_types_at_one_revision(autojump_clock: MockClock) -> None:
     """The snapshot of one type is newer than that of the other, which then has to follow."""
     staff = Staff()
     opened = trio.Event()
@@ -91,7 +91,7 @@ async def test_cache_opens_with_all_types_at_one_revision(autojump_clock: MockCl
             await opened.wait()
 
 
-async def test_m3_stream_resumes_after_any_revision_that_is_kept(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_m3_stream_resumes_after_any_revision_that_is_kept(autojump_clock: MockClock) -> None:
     """A program that was cut off for some time needs no new snapshot."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache:
@@ -106,7 +106,7 @@ async def test_m3_stream_resumes_after_any_revision_that_is_kept(autojump_clock:
         assert opened(staff).count(False) == 1
 
 
-async def test_p6_failing_stream_is_retried_with_back_off_and_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_p6_failing_stream_is_retried_with_back_off_and_jitter(autojump_clock: MockClock) -> None:
     """The waits double from 25 to 50 ms on, up to 5 s."""
     staff = Staff()
     async with staff.open(), staff.cache():

@@ -10,7 +10,7 @@ from tests.helpers.cancel_everywhere import cancel_at_every_step
 from tests.helpers.fetched import Source
 
 
-async def test_cache_is_canceled_at_every_step(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_cache_is_canceled_at_every_step(autojump_clock: MockClock) -> None:
     staff, source = Staff(), Source()
     opened: list[headway.PrimedCache] = []
 
@@ -43,9 +43,7 @@ async def test_cache_is_canceled_at_every_step(autojump_clock: MockClock) -> Non
         assert len(opened) > 10
 
 
-async def test_cache_is_canceled_at_every_step_of_a_change_over(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_cache_is_canceled_at_every_step_of_a_change_over(autojump_clock: MockClock) -> None:
     """The store is replaced while a cache and its notifications look on."""
     staff = Staff()
 

@@ -39,9 +39,7 @@ async def for_first_values(_: Staff, cache: headway.PrimedCache) -> None:
     [(for_a_revision, NotPrimed), (for_a_change, Closed), (for_first_values, Closed)],
 )
 async def test_wait_of_another_task_ends_with_the_cache(
-    wait: Wait,
-    error: type[HeadwayError],
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    wait: Wait, error: type[HeadwayError], autojump_clock: MockClock
 ) -> None:
     """A server's connections may outlive the block of the cache that they read. None of them waits forever."""
     staff = Staff()
@@ -83,7 +81,7 @@ async def test_wait_ends_if_one_type_is_complete_in_the_step_of_the_end() -> Non
             await ended.wait()
 
 
-async def test_view_of_a_lost_store_is_closed_with_its_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_view_of_a_lost_store_is_closed_with_its_cache(autojump_clock: MockClock) -> None:
     """While the store is rolled back, views show what the cache had."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache:
@@ -117,8 +115,7 @@ async def test_handles_of_a_closed_cache_are_refused_and_fetch_nothing() -> None
 
 @pytest.mark.parametrize("how", ["at its end", "by a deadline", "by an error"])
 async def test_block_ends_as_it_was_left_while_a_change_waits_for_another_type(
-    how: str,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    how: str, autojump_clock: MockClock
 ) -> None:
     """The values of the handles were about to be replaced. That this is given up is nothing to report."""
     staff = Staff()
@@ -144,9 +141,7 @@ async def test_block_ends_as_it_was_left_while_a_change_waits_for_another_type(
     assert deadline.cancelled_caught == (how == "by a deadline")
 
 
-async def test_cache_stays_closed_if_another_store_is_primed_in_the_step_of_the_end(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_cache_stays_closed_if_another_store_is_primed_in_the_step_of_the_end(autojump_clock: MockClock) -> None:
     """A subscription that began then would be kept up to date as long as the engine has the type."""
     staff = Staff()
     async with staff.open(), staff.cache():

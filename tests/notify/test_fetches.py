@@ -17,7 +17,7 @@ from tests.helpers.resources import Team
 
 
 async def test_o2_blocking_query_delivers_its_first_value_and_then_only_a_grown_index(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """Each call is made with the index of the last value. The end of a wait without news changes nothing."""
     async with opened() as (source, _, updates):
@@ -36,9 +36,7 @@ async def test_o2_blocking_query_delivers_its_first_value_and_then_only_a_grown_
         assert source.after == [0, 1, 2, 2, 10]
 
 
-async def test_o_primed_waits_for_a_value_or_an_error_of_every_handle(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_o_primed_waits_for_a_value_or_an_error_of_every_handle(autojump_clock: MockClock) -> None:
     """A handle without an answer holds it up. One that has failed does not."""
     go_on = trio.Event()
 
@@ -59,7 +57,7 @@ async def test_o_primed_waits_for_a_value_or_an_error_of_every_handle(
         assert not failed.has_value
 
 
-async def test_o7_call_after_an_index_of_zero_asks_for_index_one(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o7_call_after_an_index_of_zero_asks_for_index_one(autojump_clock: MockClock) -> None:
     """Otherwise it would not block. The value is delivered, and the answer counts as a failure."""
     async with opened() as (source, _, updates):
         source.set("without an index", 0)
@@ -79,7 +77,7 @@ async def test_o7_call_after_an_index_of_zero_asks_for_index_one(autojump_clock:
         assert (feed.value, feed.failures) == ("with one", 0)
 
 
-async def test_o_index_that_falls_is_delivered_and_marked(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o_index_that_falls_is_delivered_and_marked(autojump_clock: MockClock) -> None:
     """The other side was restored. The next call is made with the lower index, so that it blocks there."""
     async with opened() as (source, _, updates):
         source.set("high", 100)
@@ -95,7 +93,7 @@ async def test_o_index_that_falls_is_delivered_and_marked(autojump_clock: MockCl
         assert source.after == [0, 100, 3, 4]
 
 
-async def test_mark_of_a_restore_is_not_lost_on_a_slow_receiver(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_mark_of_a_restore_is_not_lost_on_a_slow_receiver(autojump_clock: MockClock) -> None:
     """The value has fallen and grown again since the last one that it received."""
     async with opened() as (source, _, updates):
         source.set("high", 100)
@@ -109,7 +107,7 @@ async def test_mark_of_a_restore_is_not_lost_on_a_slow_receiver(autojump_clock: 
         assert (feed.value, feed.restored) == ("grown", True)
 
 
-async def test_o3_handles_of_equal_source_and_arguments_share_a_fetch(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o3_handles_of_equal_source_and_arguments_share_a_fetch(autojump_clock: MockClock) -> None:
     """Two declarations of one function are equal. Other arguments are another fetch."""
     async with opened() as (source, cache, updates), cache.notify() as other:
         again = headway.BlockingQuery(source._query)
@@ -127,7 +125,7 @@ async def test_o3_handles_of_equal_source_and_arguments_share_a_fetch(autojump_c
         assert len(source.calls) == 4
 
 
-async def test_o_fetch_is_canceled_with_its_last_handle(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o_fetch_is_canceled_with_its_last_handle(autojump_clock: MockClock) -> None:
     """A call in progress ends at once. A new handle begins with a new fetch."""
     async with opened() as (source, cache, updates):
         one, two = updates.query(source.query), updates.query(source.query)
@@ -145,7 +143,7 @@ async def test_o_fetch_is_canceled_with_its_last_handle(autojump_clock: MockCloc
         assert source.after == [0, 1, 0, 5]
 
 
-async def test_o5_poll_is_called_again_when_its_value_is_too_old(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o5_poll_is_called_again_when_its_value_is_too_old(autojump_clock: MockClock) -> None:
     """Up to a sixteenth is added at random. An equal value is not delivered, but is known to be current."""
     async with opened() as (source, _, updates):
         rates = updates.poll(source.poll, max_age=32)
@@ -163,7 +161,7 @@ async def test_o5_poll_is_called_again_when_its_value_is_too_old(autojump_clock:
         assert rates.value == "second"
 
 
-async def test_o5_equality_of_messages_is_by_their_fields(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o5_equality_of_messages_is_by_their_fields(autojump_clock: MockClock) -> None:
     """A value whose comparison raises counts as changed."""
 
     class Odd:
@@ -187,7 +185,7 @@ async def test_o5_equality_of_messages_is_by_their_fields(autojump_clock: MockCl
         assert await received(updates) == [rates]
 
 
-async def test_smallest_max_age_of_the_handles_counts(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_smallest_max_age_of_the_handles_counts(autojump_clock: MockClock) -> None:
     """A handle gets no first value that is older than it allows. When it is closed, the others' age counts again."""
     async with opened() as (source, _, updates):
         slow = updates.poll(source.poll, max_age=1000)
@@ -208,7 +206,7 @@ async def test_smallest_max_age_of_the_handles_counts(autojump_clock: MockClock)
         assert len(source.calls) == before
 
 
-async def test_handle_that_wants_a_newer_value_gets_an_equal_one(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_handle_that_wants_a_newer_value_gets_an_equal_one(autojump_clock: MockClock) -> None:
     """The value is fetched again for it, and is its first, although it is the same. The other handle is not yielded."""
     async with opened() as (source, _, updates):
         slow = updates.poll(source.poll, max_age=1000)
@@ -222,8 +220,7 @@ async def test_handle_that_wants_a_newer_value_gets_an_equal_one(autojump_clock:
 
 
 async def test_handle_that_wants_a_newer_value_does_not_wait_for_the_jitter(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The jitter spreads the later calls. The other handle is not yielded, and its next call counts from this one."""
     monkeypatch.setattr(chance, "random", lambda: 0.99)
@@ -241,7 +238,7 @@ async def test_handle_that_wants_a_newer_value_does_not_wait_for_the_jitter(
         assert len(source.calls) == 2
 
 
-async def test_o6_failing_fetch_is_retried_with_back_off_and_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_o6_failing_fetch_is_retried_with_back_off_and_jitter(autojump_clock: MockClock) -> None:
     """The first three retries are immediate, the later ones wait for 2, 4, 8 … 60 s, and up to as much again."""
     async with opened() as (source, _, updates):
         source.error = OSError("away")
@@ -268,10 +265,7 @@ def test_o6_delay_is_bounded_for_any_number_of_failures() -> None:
 
 
 @pytest.mark.parametrize("kind", ["poll", "query"])
-async def test_o6_every_failure_is_delivered_and_the_value_stays(
-    kind: str,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_o6_every_failure_is_delivered_and_the_value_stays(kind: str, autojump_clock: MockClock) -> None:
     """A repeated equal error is visible, and so is its end. The age counts from the last success."""
     async with opened() as (source, _, updates):
         handle = updates.poll(source.poll, max_age=10) if kind == "poll" else updates.query(source.query)
@@ -299,10 +293,7 @@ async def test_o6_every_failure_is_delivered_and_the_value_stays(
 @pytest.mark.parametrize(
     "error", [SystemExit(3), BaseException("odd"), ExceptionGroup("two", [ValueError(), OSError()])]
 )
-async def test_o_failing_fetch_never_cancels_the_block(
-    error: BaseException,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_o_failing_fetch_never_cancels_the_block(error: BaseException, autojump_clock: MockClock) -> None:
     """Whatever the function raises, the other handles go on."""
     async with opened() as (source, _, updates):
         sound = Source()
@@ -316,7 +307,7 @@ async def test_o_failing_fetch_never_cancels_the_block(
         assert good.value == "second"
 
 
-async def test_query_that_does_not_block_is_called_once_a_second(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_query_that_does_not_block_is_called_once_a_second(autojump_clock: MockClock) -> None:
     """It returns the same index at once, again and again."""
     async with opened() as (source, _, updates):
         source.blocks = False
@@ -326,10 +317,7 @@ async def test_query_that_does_not_block_is_called_once_a_second(autojump_clock:
 
 
 @pytest.mark.parametrize("answer", [None, "text", (1,), (1, 2, 3), ("1", 2), (-1, 2), (True, 2)])
-async def test_invalid_answer_of_a_query_is_an_error_of_the_handle(
-    answer: object,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_invalid_answer_of_a_query_is_an_error_of_the_handle(answer: object, autojump_clock: MockClock) -> None:
     """The error shows what was returned, and a correct example."""
 
     async def wrong(_: int) -> object:

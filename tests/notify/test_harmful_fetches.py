@@ -13,9 +13,7 @@ from tests.helpers.fetched import opened, received
 @pytest.mark.parametrize("kind", ["poll", "query"])
 @pytest.mark.parametrize("ends", ["handle", "block", "cache"])
 async def test_failure_of_a_task_of_a_canceled_call_ends_nothing_else(
-    kind: str,
-    ends: str,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    kind: str, ends: str, autojump_clock: MockClock
 ) -> None:
     """The function has a nursery, so its failure comes together with the cancellation, in one group."""
     failed: list[str] = []
@@ -78,7 +76,7 @@ async def test_poll_that_never_waits_lets_other_tasks_run_and_can_be_canceled() 
 
 
 @pytest.mark.parametrize("indexes", ["grow", "alternate"])
-async def test_query_that_returns_something_new_at_once_is_paced(indexes: str, autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_query_that_returns_something_new_at_once_is_paced(indexes: str, autojump_clock: MockClock) -> None:
     """Its index may be a time, or of two servers in turn. Without a pause it would take a whole processor."""
     calls = 0
 
@@ -97,7 +95,7 @@ async def test_query_that_returns_something_new_at_once_is_paced(indexes: str, a
         assert 100 <= feed.value == calls <= 220
 
 
-async def test_poll_that_returns_the_object_it_has_changed_reports_the_change(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_poll_that_returns_the_object_it_has_changed_reports_the_change(autojump_clock: MockClock) -> None:
     """There is nothing to compare a list with that the function has returned before and changed since."""
     rates: list[int] = []
 

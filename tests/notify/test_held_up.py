@@ -24,7 +24,7 @@ async def seen(updates: headway.Updates, handle: headway.Handle[Any]) -> list[tu
     return found
 
 
-async def test_handle_says_that_another_type_holds_it_up(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_handle_says_that_another_type_holds_it_up(autojump_clock: MockClock) -> None:
     """The cache itself shows the newer state. Each further failure of that type is delivered, too."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -46,7 +46,7 @@ async def test_handle_says_that_another_type_holds_it_up(autojump_clock: MockClo
         assert (teams.age, teams.failures) == (0, 0)
 
 
-async def test_error_ends_with_the_value_that_came_after_it(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_error_ends_with_the_value_that_came_after_it(autojump_clock: MockClock) -> None:
     """A value without an error is current, so an old one never comes without its error in between."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -64,7 +64,7 @@ async def test_error_ends_with_the_value_that_came_after_it(autojump_clock: Mock
 
 
 async def test_handle_of_a_replaced_store_keeps_its_error_until_the_next_store_is_shown(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The value of the old store is not current when the new one is complete, but when it is shown."""
     staff = Staff()
@@ -81,9 +81,7 @@ async def test_handle_of_a_replaced_store_keeps_its_error_until_the_next_store_i
         assert ("StoreChanged", ["lost"]) in found
 
 
-async def test_snapshot_that_never_ends_does_not_end_an_interruption(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_snapshot_that_never_ends_does_not_end_an_interruption(autojump_clock: MockClock) -> None:
     """Each of its streams delivers something, but the value stays old. The age counts from the first end."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -107,9 +105,7 @@ async def test_snapshot_that_never_ends_does_not_end_an_interruption(
         assert (teams.age, teams.failures, cache.status().cut_off) == (0, 0, "")
 
 
-async def test_status_amid_a_snapshot_describes_what_is_shown(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_status_amid_a_snapshot_describes_what_is_shown(autojump_clock: MockClock) -> None:
     """The position stays and the time counts until the snapshot is complete. The type's own status has its stream."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache:
@@ -143,9 +139,7 @@ async def test_status_amid_a_snapshot_describes_what_is_shown(
         assert after.position.revision >= int(late.version)
 
 
-async def test_new_handle_misses_no_change_when_a_view_of_earlier_handles_opens(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_new_handle_misses_no_change_when_a_view_of_earlier_handles_opens(autojump_clock: MockClock) -> None:
     """The last handle was closed while its view waited for a type, and another type changed before the next handle."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -166,7 +160,7 @@ async def test_new_handle_misses_no_change_when_a_view_of_earlier_handles_opens(
 
 
 async def test_changes_that_wait_for_another_type_are_kept_by_key_and_only_while_there_is_a_handle(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The next view shows all of them at once. Without a handle, no view is requested, and nothing is kept."""
     staff = Staff()
@@ -198,9 +192,7 @@ async def test_changes_that_wait_for_another_type_are_kept_by_key_and_only_while
                 await anext(updates)
 
 
-async def test_handle_made_while_a_view_waits_gets_the_changes_from_before_it(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_handle_made_while_a_view_waits_gets_the_changes_from_before_it(autojump_clock: MockClock) -> None:
     """Its first value is from the view that is open. The change had come when it had no handle."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -222,7 +214,7 @@ async def test_handle_made_while_a_view_waits_gets_the_changes_from_before_it(
         assert not updates._changed
 
 
-async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock) -> None:
     """`primed` does not wait for a type without a stream. If the state can be shown, there is no error."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -243,9 +235,7 @@ async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock
         assert names(teams.value) == ["core"]
 
 
-async def test_error_of_a_value_lasts_until_a_later_value_is_shown(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_error_of_a_value_lasts_until_a_later_value_is_shown(autojump_clock: MockClock) -> None:
     """The type has a stream again, but the view that would show its changes waits for another type."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -268,9 +258,7 @@ async def test_error_of_a_value_lasts_until_a_later_value_is_shown(
         assert (names(teams.value), teams.error, late.error) == (["core"], None, None)
 
 
-async def test_first_handle_of_a_type_without_a_stream_says_so_at_once(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_first_handle_of_a_type_without_a_stream_says_so_at_once(autojump_clock: MockClock) -> None:
     """It has neither a value nor the position of one, although an earlier handle had."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -284,9 +272,7 @@ async def test_first_handle_of_a_type_without_a_stream_says_so_at_once(
         assert "staff.v1.Team has no stream" in str(teams.error)
 
 
-async def test_change_that_another_type_holds_up_has_its_error_at_once(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_change_that_another_type_holds_up_has_its_error_at_once(autojump_clock: MockClock) -> None:
     """The next failure of the other type, which would show it as well, may be five seconds away."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:

@@ -123,7 +123,7 @@ async def test_cache_is_closed_with_its_block(how: str) -> None:
             cache.status()
 
 
-async def test_entering_obeys_the_deadline_of_the_caller(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_entering_obeys_the_deadline_of_the_caller(autojump_clock: MockClock) -> None:
     """A stream that never delivers its snapshot keeps the cache from being entered, and never makes it empty."""
     staff = Staff()
     async with staff.open():
@@ -135,7 +135,7 @@ async def test_entering_obeys_the_deadline_of_the_caller(autojump_clock: MockClo
         assert deadline.cancelled_caught
 
 
-async def test_p3_cache_of_the_process_shares_one_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_p3_cache_of_the_process_shares_one_stream(autojump_clock: MockClock) -> None:
     """However many caches read a type, it has one stream, which is closed with the last of them."""
     staff = Staff()
     async with staff.open():
@@ -151,9 +151,7 @@ async def test_p3_cache_of_the_process_shares_one_stream(autojump_clock: MockClo
         assert staff.channel.streams(staff.team).open == []
 
 
-async def test_cache_of_the_process_shares_the_stream_of_a_controller(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_cache_of_the_process_shares_the_stream_of_a_controller(autojump_clock: MockClock) -> None:
     """The stream of a controller stays open when the cache is closed."""
     staff = Staff()
     ran = trio.Event()
@@ -278,7 +276,7 @@ async def test_undeclared_parts_are_refused_with_their_names() -> None:
                 await cache.wait_for(Position("elsewhere", "", 1))
 
 
-async def test_status_says_for_how_long_the_cache_has_been_cut_off(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_status_says_for_how_long_the_cache_has_been_cut_off(autojump_clock: MockClock) -> None:
     """Reads go on meanwhile. When the stream is back, the status says so."""
     staff = Staff()
     async with staff.open():

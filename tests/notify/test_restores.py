@@ -22,7 +22,7 @@ async def failed(wait: Callable[[], Awaitable[object]], found: list[HeadwayError
         found.append(error)
 
 
-async def test_p5_cache_is_never_empty_between_two_stores(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_p5_cache_is_never_empty_between_two_stores(autojump_clock: MockClock) -> None:
     """Until every type has been read from the new store, the cache shows the old one. Then it changes over at once."""
     staff = Staff()
     async with staff.open():
@@ -56,9 +56,7 @@ async def test_p5_cache_is_never_empty_between_two_stores(autojump_clock: MockCl
             assert cache.status().problem is None
 
 
-async def test_cache_never_mixes_a_lost_history_with_the_restored_one(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_cache_never_mixes_a_lost_history_with_the_restored_one(autojump_clock: MockClock) -> None:
     """One type has seen nothing that the store has lost, so its stream can go on."""
     staff = Staff()
     async with staff.open():
@@ -95,9 +93,7 @@ async def test_cache_never_mixes_a_lost_history_with_the_restored_one(
             assert cache.list(staff.account) == []
 
 
-async def test_half_a_commit_is_not_shown_when_its_store_is_lost(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_half_a_commit_is_not_shown_when_its_store_is_lost(autojump_clock: MockClock) -> None:
     """One type had received it, and the other one never will. The handles keep the revision before it."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -118,10 +114,7 @@ async def test_half_a_commit_is_not_shown_when_its_store_is_lost(
 
 
 @pytest.mark.parametrize("new_id", [True, False])
-async def test_p2_every_waiter_wakes_after_a_reset_to_a_lower_position(
-    new_id: bool,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_p2_every_waiter_wakes_after_a_reset_to_a_lower_position(new_id: bool, autojump_clock: MockClock) -> None:
     """It gets an error that says what has happened, and so does a later one for a position of the old store."""
     staff = Staff()
     found: list[HeadwayError] = []
@@ -147,9 +140,7 @@ async def test_p2_every_waiter_wakes_after_a_reset_to_a_lower_position(
             assert [type(error) for error in found] == [kind] * 3
 
 
-async def test_wait_for_a_position_of_the_new_store_waits_for_the_change_over(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_wait_for_a_position_of_the_new_store_waits_for_the_change_over(autojump_clock: MockClock) -> None:
     """A client may have written to the new store before the cache has noticed it."""
     staff = Staff()
     async with staff.open():
@@ -165,7 +156,7 @@ async def test_wait_for_a_position_of_the_new_store_waits_for_the_change_over(
             assert names(cache.list(staff.team)) == ["core", "new"]
 
 
-async def test_rolled_back_store_is_shown_only_once_it_is_accepted(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_rolled_back_store_is_shown_only_once_it_is_accepted(autojump_clock: MockClock) -> None:
     """Until then, the cache keeps what the store has lost, even if the store grows past its old revision."""
     staff = Staff()
     async with staff.open():
@@ -187,7 +178,7 @@ async def test_rolled_back_store_is_shown_only_once_it_is_accepted(autojump_cloc
             assert not cache.accept_store()
 
 
-async def test_cache_of_a_store_that_is_rolled_back_is_not_entered(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_cache_of_a_store_that_is_rolled_back_is_not_entered(autojump_clock: MockClock) -> None:
     """The error is named, as it is for a run of a controller."""
     staff = Staff()
     async with staff.open():
@@ -204,8 +195,7 @@ async def test_cache_of_a_store_that_is_rolled_back_is_not_entered(autojump_cloc
 
 @pytest.mark.parametrize("new_id", [True, False])
 async def test_o_value_that_falls_after_a_restore_is_delivered_and_marked(
-    new_id: bool,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    new_id: bool, autojump_clock: MockClock
 ) -> None:
     """The mark stays until the next change is delivered. All handles fall in one step."""
     staff = Staff()

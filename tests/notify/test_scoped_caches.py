@@ -51,7 +51,7 @@ async def test_cache_of_a_scope_holds_only_its_resources(how: str) -> None:
                 cache.list(staff.account.within(metadata="tier=free"))
 
 
-async def test_caches_of_equal_scopes_share_a_stream_with_the_engine(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_caches_of_equal_scopes_share_a_stream_with_the_engine(autojump_clock: MockClock) -> None:
     """Another scope, and the whole type, have streams of their own."""
     staff = Staff()
     gold, free = (staff.account.within(metadata=f"tier={tier}") for tier in ("gold", "free"))
@@ -76,7 +76,7 @@ async def test_caches_of_equal_scopes_share_a_stream_with_the_engine(autojump_cl
             ]
 
 
-async def test_leaving_a_scope_is_delivered_to_notifications(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_leaving_a_scope_is_delivered_to_notifications(autojump_clock: MockClock) -> None:
     staff = Staff()
     gold = staff.account.within(metadata="tier=gold")
     async with staff.open():
@@ -94,8 +94,7 @@ async def test_leaving_a_scope_is_delivered_to_notifications(autojump_clock: Moc
 
 @pytest.mark.parametrize("compacted", [False, True])
 async def test_cache_that_was_cut_off_learns_what_has_left_meanwhile(
-    autojump_clock: MockClock,  # noqa: ARG001
-    compacted: bool,
+    autojump_clock: MockClock, compacted: bool
 ) -> None:
     """It gets deletions from the store's history, or a snapshot if the history is compacted."""
     staff = Staff()
@@ -118,7 +117,7 @@ async def test_cache_that_was_cut_off_learns_what_has_left_meanwhile(
             assert snapshots == (2 if compacted else 1)
 
 
-async def test_cache_waits_for_a_server_that_knows_its_scope(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_cache_waits_for_a_server_that_knows_its_scope(autojump_clock: MockClock) -> None:
     """An old server's answer never enters it."""
     staff = Staff()
     old = OldServer()

@@ -87,7 +87,7 @@ async def test_o1_handle_that_cannot_work_is_refused_at_once() -> None:
 
 
 async def test_o3_each_handle_has_its_correlation_id_and_says_whether_its_value_was_known(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The handles of all blocks that ask the same share one answer."""
     staff = Staff()
@@ -113,9 +113,7 @@ async def test_o3_each_handle_has_its_correlation_id_and_says_whether_its_value_
         assert cache._views == set(), "a view stays open without a handle"
 
 
-async def test_o4_slow_receiver_hurts_only_itself_and_gets_the_newest_value(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_o4_slow_receiver_hurts_only_itself_and_gets_the_newest_value(autojump_clock: MockClock) -> None:
     """It gets one handle for a hundred changes. The other receiver gets each of them."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as slow, cache.notify() as quick:
@@ -132,7 +130,7 @@ async def test_o4_slow_receiver_hurts_only_itself_and_gets_the_newest_value(
         assert lazy.value.data.members == ["m99"]
 
 
-async def test_handles_come_in_the_order_of_their_changes(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_handles_come_in_the_order_of_their_changes(autojump_clock: MockClock) -> None:
     """A handle that keeps changing does not keep another one waiting."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -147,9 +145,7 @@ async def test_handles_come_in_the_order_of_their_changes(autojump_clock: MockCl
         assert await received(updates) == [two, one]
 
 
-async def test_change_beyond_the_revision_that_is_shown_comes_with_its_own(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_change_beyond_the_revision_that_is_shown_comes_with_its_own(autojump_clock: MockClock) -> None:
     """Two commits arrive, and the other type follows by one. The second change is neither early nor lost."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -170,7 +166,7 @@ async def test_change_beyond_the_revision_that_is_shown_comes_with_its_own(
         assert second.value is not None
 
 
-async def test_commit_of_two_types_is_never_seen_half(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_commit_of_two_types_is_never_seen_half(autojump_clock: MockClock) -> None:
     """The stream of one type lags. Until it has caught up, no handle changes."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -188,7 +184,7 @@ async def test_commit_of_two_types_is_never_seen_half(autojump_clock: MockClock)
         assert teams.position == accounts.position
 
 
-async def test_list_changes_only_within_its_bounds(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_list_changes_only_within_its_bounds(autojump_clock: MockClock) -> None:
     """The bounds are those of `cache.list`."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -223,9 +219,7 @@ class Refuses:
     ],
 )
 async def test_index_whose_function_returns_what_cannot_be_a_value_is_incomplete_until_the_next_good_write(
-    declare: Any,
-    wrong: Any,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    declare: Any, wrong: Any, autojump_clock: MockClock
 ) -> None:
     """The failure is reported, every handle of the index is yielded, and the other handles go on."""
     staff = Staff()
@@ -251,9 +245,7 @@ async def test_index_whose_function_returns_what_cannot_be_a_value_is_incomplete
         assert (names(ada.value), names(grace.value)) == ([], ["core"])
 
 
-async def test_p5_first_failure_of_a_stream_is_not_shown_and_later_ones_are(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_p5_first_failure_of_a_stream_is_not_shown_and_later_ones_are(autojump_clock: MockClock) -> None:
     """Each further failure is delivered, so that a receiver can tell a stale value. So is the end of the failures."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -301,7 +293,7 @@ async def test_closed_handle_is_not_yielded_and_a_closed_block_makes_none() -> N
         assert not cache._answers._answers
 
 
-async def test_change_goes_to_one_of_the_tasks_that_share_a_block(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_change_goes_to_one_of_the_tasks_that_share_a_block(autojump_clock: MockClock) -> None:
     """Tasks with blocks of their own all receive it."""
     staff = Staff()
     async with (
@@ -330,7 +322,7 @@ async def test_change_goes_to_one_of_the_tasks_that_share_a_block(autojump_clock
         nursery.cancel_scope.cancel()
 
 
-async def test_canceled_wait_loses_no_change(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_canceled_wait_loses_no_change(autojump_clock: MockClock) -> None:
     """`updates` is an iterator, so a wait may end at any time and begin again."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:
@@ -366,9 +358,7 @@ async def test_cancellation_in_the_step_of_a_change_loses_nothing() -> None:
             assert taken + await received(updates) == [core]
 
 
-async def test_p4_thousand_handles_of_one_question_share_one_stream_and_one_answer(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_p4_thousand_handles_of_one_question_share_one_stream_and_one_answer(autojump_clock: MockClock) -> None:
     """One commit marks them all."""
     staff = Staff()
     async with staff.open(), staff.cache() as cache, cache.notify() as updates:

@@ -324,9 +324,7 @@ def test_events_for_an_operator_are_warnings(event: object) -> None:
     assert (level, name, fields["controller"]) == ("warning", logged_as, "teams")
 
 
-async def test_engine_without_a_report_logs_to_structlog(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_engine_without_a_report_logs_to_structlog(autojump_clock: MockClock) -> None:
     """Failures are warnings of structlog's default logger."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
@@ -409,9 +407,7 @@ def test_untraced_line_has_no_trace() -> None:
     assert all("trace_id" not in fields for _, _, fields in lines.lines)
 
 
-async def test_logger_of_a_reconcile_is_bound_to_its_key_and_attempt(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_logger_of_a_reconcile_is_bound_to_its_key_and_attempt(autojump_clock: MockClock) -> None:
     """Outside of a reconcile it is bound to the controller alone."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)

@@ -436,9 +436,7 @@ def test_series_of_leases_that_are_gone_are_dropped(monkeypatch: pytest.MonkeyPa
     assert series() == {"held", "job-8", "job-0"}
 
 
-async def test_two_engines_on_one_page_give_each_series_once(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_two_engines_on_one_page_give_each_series_once(autojump_clock: MockClock) -> None:
     """Both have Headway's own controllers. Prometheus refuses a page that has a series twice."""
     metrics = Metrics()
     async with headway.open_engine("memory:") as one, headway.open_engine("memory:") as two:

@@ -95,9 +95,7 @@ def test_progress_of_priming_has_counts_and_the_time_left() -> None:
     assert times.bars("a/b", ControllerStatus("a/b", "running", 5.0), 60.0) == []
 
 
-async def test_page_top_and_metrics_have_the_same_numbers(
-    autojump_clock: MockClock,  # noqa: ARG001  # no key becomes due between the scrape and the status
-) -> None:
+async def test_page_top_and_metrics_have_the_same_numbers(autojump_clock: MockClock) -> None:
     """A scrape of the metrics and the status of an engine give the same states."""
     metrics = Metrics()
     async with headway.open_engine("memory:", shop.app, report=metrics) as engine:
@@ -147,7 +145,7 @@ class SlowReader:
                 self.took.append(event)
 
 
-async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: MockClock) -> None:
     """After a hundred looks without it, the reader gets one state: the last one."""
     async with MemoryBackend() as backend, trio.open_nursery() as nursery:
         host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
@@ -170,7 +168,7 @@ async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: 
         nursery.cancel_scope.cancel()
 
 
-async def test_looks_are_rarer_while_nobody_watches(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_looks_are_rarer_while_nobody_watches(autojump_clock: MockClock) -> None:
     """Once a second for a reader, and every five seconds for the sparklines otherwise."""
     async with MemoryBackend() as backend, trio.open_nursery() as nursery:
         host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
@@ -205,7 +203,7 @@ class BrokenSupervisor:
         return ControllerStatus("shop/broken", "running", 5.0)
 
 
-async def test_failed_look_is_reported_and_marked_and_ends_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_failed_look_is_reported_and_marked_and_ends_nothing(autojump_clock: MockClock) -> None:
     """Viewers get the last numbers with a mark, and the next look that succeeds removes it."""
     reported = list[object]()
     async with MemoryBackend() as backend, trio.open_nursery() as nursery:

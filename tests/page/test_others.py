@@ -60,9 +60,7 @@ async def test_worker_appears_with_its_numbers_and_is_marked_when_it_has_gone(mo
             assert state["elsewhere"][0]["gone"] > 0
 
 
-async def test_other_processes_are_asked_once_for_all_viewers_and_hardly_without_one(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_other_processes_are_asked_once_for_all_viewers_and_hardly_without_one(autojump_clock: MockClock) -> None:
     """Every two seconds while somebody watches, and otherwise once a minute.
 
     A process that hangs delays no look at the controllers here.
@@ -146,9 +144,7 @@ async def test_absent_controller_is_shown_with_the_rights_of_the_caller() -> Non
     assert (state["absent"], state["elsewhere"], state["stuck"]["items"]) == ([], [], [])
 
 
-async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_caller(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_caller(autojump_clock: MockClock) -> None:
     """Bounded, asked once for all viewers, and without the number of what the caller may not see."""
     host = ObserveHost(nothing)
     channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())
@@ -196,7 +192,7 @@ async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_call
         nursery.cancel_scope.cancel()
 
 
-async def test_rates_are_the_difference_of_two_answers(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_rates_are_the_difference_of_two_answers(autojump_clock: MockClock) -> None:
     """The first answer has none, and neither has a count that begins again a negative one."""
     host = ObserveHost(nothing)
     channel, others = channel_to(host), Others(host)
@@ -216,9 +212,7 @@ async def test_rates_are_the_difference_of_two_answers(autojump_clock: MockClock
         assert rates == [(None, None), (10.0, 1.0), (0.0, 0.0)]
 
 
-async def test_history_of_a_worker_is_kept_for_the_next_viewer(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_history_of_a_worker_is_kept_for_the_next_viewer(autojump_clock: MockClock) -> None:
     """With a question a minute while nobody watches, and under the process's name for those who may observe it."""
     host = ObserveHost(nothing)
     channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())

@@ -21,7 +21,7 @@ from tests.page.kit import EVERYTHING, open_shop, rule
 from tests.why.test_workers import ATTEND, CORE, attend, channel_to, nothing, types_only
 
 
-async def test_viewers_of_a_resource_share_one_question_a_second(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_viewers_of_a_resource_share_one_question_a_second(autojump_clock: MockClock) -> None:
     """Whether they ask together or one by one. When the one that asked leaves, the others still get an answer."""
     host = ObserveHost(nothing)
     page = PageHost([types_only()], host, types_only().registry, MemoryBackend())

@@ -284,7 +284,7 @@ class Silent:
         """Send nothing."""
 
 
-async def test_streams_without_open_are_bounded_in_number_and_time(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_streams_without_open_are_bounded_in_number_and_time(autojump_clock: MockClock) -> None:
     service = PeerStreamService(PeeringHost(Host(MemoryBackend(), Registry(), events.ignore)))
     refusals: list[tuple[float, type[HeadwayError]]] = []
     began = trio.current_time()
@@ -323,7 +323,7 @@ class Strange(Silent):
         return Message(open=wire.Open(secret="x" * 256))
 
 
-async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockClock) -> None:
     """A dialer sends its Open at once. For it, the oldest silent stream of the host with the most of them ends."""
     service = PeerStreamService(PeeringHost(Host(MemoryBackend(), Registry(), events.ignore)))
     ends: dict[tuple[str, int], tuple[float, type[HeadwayError]]] = {}

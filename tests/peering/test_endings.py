@@ -26,7 +26,7 @@ from tests.helpers.resources import TEAM
 from tests.peering.link_kit import Message, Pair, Side, eventually, exported, open_pair, open_side, raw_peer
 
 
-async def test_r_ended_stream_leaves_no_task(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r_ended_stream_leaves_no_task(autojump_clock: MockClock) -> None:
     """The weakness of R.3: Consul's reader may stay behind."""
     async with open_pair() as pair:
         await wait_all_tasks_blocked()
@@ -55,7 +55,7 @@ class Reading(PassingChannel):
         return await super().unary(path, *rest, **options)
 
 
-async def test_deletion_is_sent_at_once_while_a_refused_resource_is_read(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_deletion_is_sent_at_once_while_a_refused_resource_is_read(autojump_clock: MockClock) -> None:
     """The peering is deleted between the writer's look for what to send and its sleep."""
     async with open_side("west", Role.ACCEPTS, TEAM) as side, trio.open_nursery() as nursery:
         deleted: list[float] = []
@@ -101,9 +101,7 @@ async def failing_after(
 
 @pytest.mark.parametrize("complete", [True, False])
 async def test_crash_between_commits_leaves_no_position_that_is_ahead_of_the_copies(
-    complete: bool,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-    monkeypatch: pytest.MonkeyPatch,
+    complete: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A position after whole commits is stored with the last one; the end of a whole state with the first one."""
     async with open_pair() as pair:
@@ -126,9 +124,7 @@ async def test_crash_between_commits_leaves_no_position_that_is_ahead_of_the_cop
 
 @pytest.mark.parametrize("commits", [0, 1, 2])
 async def test_crash_while_the_copies_are_cleared_leaves_no_position_without_them(
-    commits: int,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-    monkeypatch: pytest.MonkeyPatch,
+    commits: int, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peering may be established again before its copies are cleared, and the next stream copies all of them."""
     wanted: dict[str, list[str]] = {f"team{number}": [] for number in range(20)}
@@ -177,33 +173,33 @@ async def delays(side: Side, ends: list[tuple[str, float]]) -> list[int]:
     return [round(after - before - length) for before, after, length in pairs]
 
 
-async def test_r_dialer_backs_off(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r_dialer_backs_off(autojump_clock: MockClock) -> None:
     """The weakness of R.3: Consul has no back-off."""
     async with open_side("east", Role.DIALS, TEAM) as side:
         assert await delays(side, [(UNREACHABLE, 0)] * 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-async def test_dialer_returns_at_once_after_a_long_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_dialer_returns_at_once_after_a_long_stream(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         assert await delays(side, [(CLOSED, 0), (CLOSED, 100), (CLOSED, 0)]) == [1, 0, 1]
 
 
-async def test_dialer_that_was_redirected_begins_with_the_shortest_delay(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_dialer_that_was_redirected_begins_with_the_shortest_delay(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         assert await delays(side, [(NOT_LEADING, 0), (CLOSED, 5), (UNREACHABLE, 0)]) == [0, 1, 2]
 
 
-async def test_refused_dialer_waits_a_minute(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_refused_dialer_waits_a_minute(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         assert await delays(side, [(REFUSED, 0)] * 2) == [RARELY, RARELY]
 
 
-async def test_dialer_follows_the_leader_at_once_but_not_in_circles(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_dialer_follows_the_leader_at_once_but_not_in_circles(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         assert await delays(side, [(NOT_LEADING, 0)] * 10) == [0, 0, 0, 0, 1, 0, 0, 0, 0, 2]
 
 
-async def test_changed_addresses_are_tried_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_changed_addresses_are_tried_at_once(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         peering = side.entry.peering
         record = await side.host.secrets.put_dialing(peering, "token")
@@ -219,7 +215,7 @@ async def test_changed_addresses_are_tried_at_once(autojump_clock: MockClock) ->
             nursery.cancel_scope.cancel()
 
 
-async def test_secret_is_not_sent_to_the_addresses_of_an_earlier_token(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_secret_is_not_sent_to_the_addresses_of_an_earlier_token(autojump_clock: MockClock) -> None:
     """The controller has not seen the new addresses yet. A leader that the earlier ones named is not asked either."""
     opened: list[list[str]] = []
 
@@ -245,7 +241,7 @@ async def test_secret_is_not_sent_to_the_addresses_of_an_earlier_token(autojump_
     assert all(each == ["10.0.0.9:9000"] for each in opened)
 
 
-async def test_dialer_waits_for_its_secret(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_dialer_waits_for_its_secret(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         dialer = Counting(side, [])
         async with trio.open_nursery() as nursery:
@@ -262,7 +258,7 @@ async def test_dialer_waits_for_its_secret(autojump_clock: MockClock) -> None:  
             await eventually(tried, 1)
 
 
-async def test_invalid_addresses_of_the_peer_are_reported_and_not_stored(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_invalid_addresses_of_the_peer_are_reported_and_not_stored(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         await side.change(addresses=["10.0.0.1:9000"])
         dialer = Dialer(side.host, side.entry, PeerLimits())
@@ -299,19 +295,17 @@ async def told_after(seconds: float) -> tuple[float, bool]:
         return round(trio.current_time() - began, 1), side.entry.notified
 
 
-async def test_dialer_waits_until_its_peer_has_ended_the_stream_after_terminated(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_dialer_waits_until_its_peer_has_ended_the_stream_after_terminated(autojump_clock: MockClock) -> None:
     assert await told_after(3.0) == (3.0, True)
 
 
 async def test_dialer_whose_peer_does_not_end_the_stream_leaves_without_a_confirmation(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    autojump_clock: MockClock,
 ) -> None:
     assert await told_after(60.0) == (TOLD, False)
 
 
-async def test_stream_that_opens_while_its_peering_is_being_deleted_sends_terminated(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_stream_that_opens_while_its_peering_is_being_deleted_sends_terminated(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         await side.entry.terminate()
         async with raw_peer(side) as peer:

@@ -26,7 +26,7 @@ def exports(count: int) -> list[wire.Export]:
     return [export(TEAM, partition="default", namespace=f"n{number}") for number in range(count)]
 
 
-async def test_one_stream_carries_as_many_exports_as_a_peering_may_have(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_one_stream_carries_as_many_exports_as_a_peering_may_have(autojump_clock: MockClock) -> None:
     assert MAX_EXPORTS == MAX_SUBJECTS
     async with open_pair() as pair:
         await pair.a.change(exports=exports(MAX_EXPORTS))
@@ -37,9 +37,7 @@ async def test_one_stream_carries_as_many_exports_as_a_peering_may_have(autojump
         await pair.wait(pair.b, {"n0": [], f"n{MAX_EXPORTS - 1}": []})
 
 
-async def test_longer_list_of_an_earlier_release_is_named_and_is_not_the_peers_fault(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_longer_list_of_an_earlier_release_is_named_and_is_not_the_peers_fault(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.change(exports=exports(MAX_EXPORTS + 1))
         pair.connect()

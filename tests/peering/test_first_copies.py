@@ -44,7 +44,7 @@ class Loads:
             self.ended.set()
 
 
-async def test_first_copy_ends_when_it_is_complete(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_first_copy_ends_when_it_is_complete(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         loads = Loads(pair.b)
         await pair.a.write("ada", "1")
@@ -59,9 +59,7 @@ async def test_first_copy_ends_when_it_is_complete(autojump_clock: MockClock) ->
         assert loads.begun == 1
 
 
-async def test_complete_copy_that_was_stored_before_is_no_first_copy(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_complete_copy_that_was_stored_before_is_no_first_copy(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
         pair.connect().cancel()
@@ -77,9 +75,7 @@ async def test_complete_copy_that_was_stored_before_is_no_first_copy(
         assert loads.begun == 0
 
 
-async def test_peer_that_never_completes_a_copy_is_not_waited_for(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_peer_that_never_completes_a_copy_is_not_waited_for(autojump_clock: MockClock) -> None:
     async with open_side("west", Role.ACCEPTS, TEAM) as side:
         loads = Loads(side)
         begin = trio.current_time()
@@ -92,9 +88,7 @@ async def test_peer_that_never_completes_a_copy_is_not_waited_for(
         assert trio.current_time() - begin < LIMIT
 
 
-async def test_first_copy_that_goes_on_for_ever_counts_for_ten_minutes(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_first_copy_that_goes_on_for_ever_counts_for_ten_minutes(autojump_clock: MockClock) -> None:
     async with open_side("west", Role.ACCEPTS, TEAM) as side, raw_peer(side) as peer, trio.open_nursery() as nursery:
         loads = Loads(side)
         begin = trio.current_time()

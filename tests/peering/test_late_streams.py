@@ -50,7 +50,7 @@ async def test_stream_does_not_begin_in_a_process_that_has_resigned() -> None:
         assert (await begun(side)).reason == NOT_LEADING
 
 
-async def test_peer_that_takes_nothing_ends_the_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_peer_that_takes_nothing_ends_the_stream(autojump_clock: MockClock) -> None:
     """Its heartbeats arrive, but a message that waits for it cannot be sent."""
     async with open_side("west", Role.ACCEPTS, TEAM) as side, raw_peer(side) as peer:
         with trio.move_on_after(600), contextlib.suppress(trio.BrokenResourceError):
@@ -62,8 +62,7 @@ async def test_peer_that_takes_nothing_ends_the_stream(autojump_clock: MockClock
 
 
 async def test_dialer_survives_a_store_that_cannot_be_read(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error would end the streams of all peerings."""
     async with open_side("east", Role.DIALS, TEAM) as side, trio.open_nursery() as nursery:

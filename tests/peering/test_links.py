@@ -20,7 +20,7 @@ from tests.helpers.resources import ACCOUNT, TEAM, Account, Team
 from tests.peering.link_kit import Message, eventually, exported, open_pair, open_side, raw_peer
 
 
-async def test_both_sides_copy_over_one_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_both_sides_copy_over_one_stream(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
         pair.connect()
@@ -33,7 +33,7 @@ async def test_both_sides_copy_over_one_stream(autojump_clock: MockClock) -> Non
         await pair.wait(pair.b, {})
 
 
-async def test_r8_heartbeats_are_sent_every_15_seconds(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r8_heartbeats_are_sent_every_15_seconds(autojump_clock: MockClock) -> None:
     async with open_side("west", Role.ACCEPTS, TEAM) as side, raw_peer(side) as peer:
         began = trio.current_time()
         for _ in range(4):
@@ -44,7 +44,7 @@ async def test_r8_heartbeats_are_sent_every_15_seconds(autojump_clock: MockClock
         assert beats == [15, 30, 45, 60]
 
 
-async def test_r8_two_minutes_of_silence_end_the_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r8_two_minutes_of_silence_end_the_stream(autojump_clock: MockClock) -> None:
     async with open_side("west", Role.ACCEPTS, TEAM) as side, raw_peer(side) as peer:
         began = trio.current_time()
         await trio.sleep(60)
@@ -54,7 +54,7 @@ async def test_r8_two_minutes_of_silence_end_the_stream(autojump_clock: MockCloc
         assert [each.reason for each in side.ends] == [SILENT]
 
 
-async def test_r8_heartbeats_keep_an_idle_stream_open(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r8_heartbeats_keep_an_idle_stream_open(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         pair.connect()
         await trio.sleep(3600)
@@ -62,7 +62,7 @@ async def test_r8_heartbeats_keep_an_idle_stream_open(autojump_clock: MockClock)
         assert pair.a.entry.connected
 
 
-async def test_idle_peers_commit_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_idle_peers_commit_nothing(autojump_clock: MockClock) -> None:
     """The position that one side stores must not make the other store its own, and so on without an end."""
     async with open_pair() as pair:
         pair.connect()
@@ -72,7 +72,7 @@ async def test_idle_peers_commit_nothing(autojump_clock: MockClock) -> None:  # 
         assert [side.host.backend.position.revision for side in (pair.a, pair.b)] == before
 
 
-async def test_cut_stream_resumes_without_a_snapshot(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_cut_stream_resumes_without_a_snapshot(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
         scope = pair.connect()
@@ -87,7 +87,7 @@ async def test_cut_stream_resumes_without_a_snapshot(autojump_clock: MockClock) 
         assert pair.b.host.backend.position.revision == before + 3
 
 
-async def test_status_and_metadata_are_copied_and_finalizers_are_not(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_status_and_metadata_are_copied_and_finalizers_are_not(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         owner = await pair.a.write("owner")
         team = TEAM.new("ada", Team(), metadata={"tier": "gold", "finalizers": "cleanup"}, owner=owner)
@@ -112,7 +112,7 @@ async def test_status_and_metadata_are_copied_and_finalizers_are_not(autojump_cl
         }
 
 
-async def test_namespaces_of_copies_are_created(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_namespaces_of_copies_are_created(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.host.client.create(NAMESPACE.new("lab", NAMESPACE.payload()))
         await pair.a.host.client.create(TEAM.new("ada", Team(), namespace="lab"))
@@ -122,7 +122,7 @@ async def test_namespaces_of_copies_are_created(autojump_clock: MockClock) -> No
         assert [each.name for each in made] == ["lab"]
 
 
-async def test_changed_exports_are_followed(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_changed_exports_are_followed(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
         await pair.a.host.client.create(ACCOUNT.new("x", Account()))
@@ -137,7 +137,7 @@ async def test_changed_exports_are_followed(autojump_clock: MockClock) -> None: 
         await eventually(accounts, 1)
 
 
-async def test_r6_withdrawn_export_leaves_the_copies_of_the_others(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r6_withdrawn_export_leaves_the_copies_of_the_others(autojump_clock: MockClock) -> None:
     """They keep their uids, and follow their originals as before."""
     async with open_pair(TEAM, ACCOUNT) as pair:
         await pair.a.write("ada", "1")
@@ -157,7 +157,7 @@ async def test_r6_withdrawn_export_leaves_the_copies_of_the_others(autojump_cloc
         await eventually(followed, [(before.uid, "later")])
 
 
-async def test_unknown_type_shows_on_both_sides(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_unknown_type_shows_on_both_sides(autojump_clock: MockClock) -> None:
     async with open_pair(TEAM, ACCOUNT, dialing=(TEAM,), registry=(TEAM,)) as pair:
         await pair.a.write("ada", "1")
         pair.connect()
@@ -171,7 +171,7 @@ async def test_unknown_type_shows_on_both_sides(autojump_clock: MockClock) -> No
         assert pair.a.entry.progress.refusals == pair.b.entry.progress.exports_refused
 
 
-async def test_r4_newer_stream_replaces_the_active_one(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r4_newer_stream_replaces_the_active_one(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         pair.connect()
         await trio.sleep(1)
@@ -182,7 +182,7 @@ async def test_r4_newer_stream_replaces_the_active_one(autojump_clock: MockClock
             assert [each.reason for each in pair.b.ends] == [CLOSED]
 
 
-async def test_r4_deleted_peering_sends_terminated(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r4_deleted_peering_sends_terminated(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         pair.connect()
         await trio.sleep(1)
@@ -198,7 +198,7 @@ async def test_r4_deleted_peering_sends_terminated(autojump_clock: MockClock) ->
             await pair.a.entry.terminate()
 
 
-async def test_r_restored_peer_replaces_the_copies_and_is_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r_restored_peer_replaces_the_copies_and_is_reported(autojump_clock: MockClock) -> None:
     """The weakness of R.3: after a restore, Consul's subscription stays on the abandoned store."""
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
@@ -216,7 +216,7 @@ async def test_r_restored_peer_replaces_the_copies_and_is_reported(autojump_cloc
         ]
 
 
-async def test_earlier_stream_stores_nothing_after_a_newer_one_has_begun(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_earlier_stream_stores_nothing_after_a_newer_one_has_begun(autojump_clock: MockClock) -> None:
     """A process that has lost its lease may be late. The fence of the newer stream stops it."""
     async with open_pair() as pair:
         pair.connect()
@@ -228,7 +228,7 @@ async def test_earlier_stream_stores_nothing_after_a_newer_one_has_begun(autojum
         assert await pair.b.copies() == {}
 
 
-async def test_nothing_is_copied_into_a_partition_that_is_being_deleted(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_nothing_is_copied_into_a_partition_that_is_being_deleted(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         pair.connect()
         await trio.sleep(1)
@@ -239,7 +239,7 @@ async def test_nothing_is_copied_into_a_partition_that_is_being_deleted(autojump
         assert await pair.b.copies() == {}
 
 
-async def test_flood_of_heartbeats_ends_the_stream_and_is_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_flood_of_heartbeats_ends_the_stream_and_is_reported(autojump_clock: MockClock) -> None:
     async with open_side("west", Role.ACCEPTS, TEAM) as side, raw_peer(side) as peer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(peer.drain)
@@ -254,14 +254,14 @@ async def test_flood_of_heartbeats_ends_the_stream_and_is_reported(autojump_cloc
 
 
 @pytest.mark.parametrize("message", [Message(open=wire.Open()), Message()])
-async def test_message_out_of_place_ends_the_stream(message: Message, autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_message_out_of_place_ends_the_stream(message: Message, autojump_clock: MockClock) -> None:
     async with open_side("west", Role.ACCEPTS, TEAM) as side, raw_peer(side) as peer:
         await peer.send(message)
         await peer.drain()
         assert side.ends[0].reason == BREACH
 
 
-async def test_peer_that_reads_no_answers_is_not_read_either(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_peer_that_reads_no_answers_is_not_read_either(autojump_clock: MockClock) -> None:
     """Its responses wait, so that the answers to them do not pile up."""
     async with open_side("west", Role.DIALS, TEAM) as side, raw_peer(side) as peer:
         sent = 0
@@ -274,7 +274,7 @@ async def test_peer_that_reads_no_answers_is_not_read_either(autojump_clock: Moc
         assert 60 < sent < 80
 
 
-async def test_r10_addresses_are_sent_and_followed(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_r10_addresses_are_sent_and_followed(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         servers: list[wire.Server] = []
 
@@ -293,7 +293,7 @@ async def test_r10_addresses_are_sent_and_followed(autojump_clock: MockClock) ->
         ]
 
 
-async def test_receiver_waits_for_the_first_snapshot_before_it_is_current(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_receiver_waits_for_the_first_snapshot_before_it_is_current(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         pair.connect()
         await trio.sleep(1)
@@ -301,7 +301,7 @@ async def test_receiver_waits_for_the_first_snapshot_before_it_is_current(autoju
         assert pair.b.entry.progress.copying is Copying.CURRENT
 
 
-async def test_type_that_is_no_longer_declared_stops_the_feed_and_removes_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_type_that_is_no_longer_declared_stops_the_feed_and_removes_nothing(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
         scope = pair.connect()
@@ -317,7 +317,7 @@ async def test_type_that_is_no_longer_declared_stops_the_feed_and_removes_nothin
             assert await pair.b.copies() == {"ada": ["1"]}
 
 
-async def test_rolled_back_peer_changes_nothing_until_its_session_is_accepted(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_rolled_back_peer_changes_nothing_until_its_session_is_accepted(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         await pair.a.write("ada", "1")
         scope = pair.connect()
@@ -345,8 +345,7 @@ async def test_rolled_back_peer_changes_nothing_until_its_session_is_accepted(au
 
 @pytest.mark.parametrize("later", [0, 20])
 async def test_peer_that_is_rolled_back_amid_a_snapshot_changes_nothing_until_it_is_accepted(
-    later: int,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    later: int, autojump_clock: MockClock
 ) -> None:
     """Its older states must not look like newer ones, even once it has passed the position that it lost."""
     async with open_pair() as pair:
@@ -375,7 +374,7 @@ async def test_peer_that_is_rolled_back_amid_a_snapshot_changes_nothing_until_it
             await pair.wait(pair.b, {"ada": ["0"], **({"ben": ["19"]} if later else {})})
 
 
-async def test_first_export_of_a_peering_without_any_is_copied_as_a_whole(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_first_export_of_a_peering_without_any_is_copied_as_a_whole(autojump_clock: MockClock) -> None:
     """The empty list of exports has a position as well, but no resource up to it was copied."""
     async with open_pair() as pair:
         await pair.a.change(exports=[])
@@ -387,7 +386,7 @@ async def test_first_export_of_a_peering_without_any_is_copied_as_a_whole(autoju
         await pair.wait(pair.b, {"ada": ["1"]})
 
 
-async def test_no_stream_begins_while_the_partition_is_being_deleted(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_no_stream_begins_while_the_partition_is_being_deleted(autojump_clock: MockClock) -> None:
     async with open_side("east", Role.DIALS, TEAM) as side:
         await open_importer(side.host, side.entry.peering, PeerLimits())
         await side.host.client.delete(PARTITION.id("peer-east"))

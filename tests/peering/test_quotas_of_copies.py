@@ -8,7 +8,7 @@ from headway.resource import QUOTA, Quota, copies_partition
 from tests.peering.link_kit import eventually, open_pair
 
 
-async def test_stream_without_room_for_its_copies_ends_and_says_why(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_stream_without_room_for_its_copies_ends_and_says_why(autojump_clock: MockClock) -> None:
     """The next stream, once there is room, brings what is missing."""
     async with open_pair() as pair:
         await pair.a.write("ada", "1")

@@ -97,9 +97,7 @@ async def wait_for_refusal(pair: Pair) -> None:
 
 @pytest.mark.parametrize(("exporting", "importing"), [(LED, NOTED), (NOTED, LED)])
 async def test_field_that_only_one_side_has_is_free(
-    exporting: ResourceType[Any],
-    importing: ResourceType[Any],
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    exporting: ResourceType[Any], importing: ResourceType[Any], autojump_clock: MockClock
 ) -> None:
     async with Stores().run(exporting, importing) as pair:
         await pair.a.host.client.create(exporting.new("core", exporting.payload(lead="ada", budget=3)))
@@ -108,7 +106,7 @@ async def test_field_that_only_one_side_has_is_free(
         assert pair.b.entry.progress.exports_refused == ()
 
 
-async def test_misread_type_is_refused_on_both_sides_and_others_are_copied(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_misread_type_is_refused_on_both_sides_and_others_are_copied(autojump_clock: MockClock) -> None:
     async with Stores().run(LED, COLORED) as pair:
         await pair.a.host.client.create(LED.new("core", Led(lead="ada", budget=3)))
         await pair.a.host.client.create(ACCOUNT.new("x", Account(login="ada")))
@@ -120,8 +118,7 @@ async def test_misread_type_is_refused_on_both_sides_and_others_are_copied(autoj
 
 @pytest.mark.parametrize("upgraded", [LED, NOTED])
 async def test_copies_stay_while_a_type_does_not_fit_and_follow_once_the_importing_side_fits(
-    upgraded: ResourceType[Any],
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    upgraded: ResourceType[Any], autojump_clock: MockClock
 ) -> None:
     stores = Stores()
     async with stores.run(LED, LED) as pair:
@@ -140,7 +137,7 @@ async def test_copies_stay_while_a_type_does_not_fit_and_follow_once_the_importi
 
 
 async def test_copies_stay_while_a_type_does_not_fit_and_follow_once_the_exporting_side_fits(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    autojump_clock: MockClock,
 ) -> None:
     stores = Stores()
     async with stores.run(COLORED, COLORED) as pair:

@@ -59,7 +59,7 @@ class Breaking:
 
 
 @pytest.mark.parametrize("times", [1, 20])
-async def test_stream_survives_failures_of_the_source(times: int, autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_stream_survives_failures_of_the_source(times: int, autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         channel = Breaking(pair.a.host.channel)
         assert isinstance(pair.a.host.channel, InProcessChannel)

@@ -34,7 +34,7 @@ class Watched(Staff):
 
 
 async def test_scope_is_canceled_when_the_deletion_begins_or_another_incarnation_appears(
-    autojump_clock: MockClock,  # noqa: ARG001
+    autojump_clock: MockClock,
 ) -> None:
     staff = Watched()
     async with staff.open() as engine:
@@ -78,7 +78,7 @@ async def test_scope_is_canceled_if_deletion_and_recreation_arrive_together() ->
         assert scope.cancel_called
 
 
-async def test_scope_of_a_deleted_resource_is_canceled_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_scope_of_a_deleted_resource_is_canceled_at_once(autojump_clock: MockClock) -> None:
     """The resource is gone, or marked for deletion, when the scope is entered."""
     staff, caught = Staff(), list[bool]()
 
@@ -106,7 +106,7 @@ async def test_scope_of_a_deleted_resource_is_canceled_at_once(autojump_clock: M
         assert all(caught)
 
 
-async def test_resource_read_ahead_of_the_cache_is_alive(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_resource_read_ahead_of_the_cache_is_alive(autojump_clock: MockClock) -> None:
     """A resource that the cache doesn't have yet isn't deleted; one that it has had is."""
     staff, held = Staff(), list[bool]()
 
@@ -128,7 +128,7 @@ async def test_resource_read_ahead_of_the_cache_is_alive(autojump_clock: MockClo
     assert held == [True, False, True]
 
 
-async def test_scope_of_an_uncached_type_is_refused(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_scope_of_an_uncached_type_is_refused(autojump_clock: MockClock) -> None:
     """Its deletion could not be noticed."""
     staff, raised = Staff(), list[str]()
 
@@ -145,7 +145,7 @@ async def test_scope_of_an_uncached_type_is_refused(autojump_clock: MockClock) -
     assert "neither manages nor watches staff.v1.Account" in raised[0]
 
 
-async def test_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_clock: MockClock) -> None:
     """Its own deletion mark counts, and an incarnation that the cache doesn't know yet is alive."""
     staff = Staff()
 

@@ -94,7 +94,7 @@ async def test_second_block_of_one_type_and_owner_is_refused_in_a_reconcile(auto
     assert "Apply all resources of this type in one block" in said[0]
 
 
-async def test_each_reconcile_may_open_its_block_of_outputs(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_each_reconcile_may_open_its_block_of_outputs(autojump_clock: MockClock) -> None:
     """A worker keeps nothing of one reconcile for the next, of the same key or another."""
     staff, badge = Staff(), list[str]()
 
@@ -182,7 +182,7 @@ async def test_kept_output_must_be_a_resource(autojump_clock: MockClock) -> None
     assert said == ["keep() expects a resource, as rt.cache.get(...) returns it, not 'ada'"]
 
 
-async def test_conditions_outside_of_their_block_are_refused(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conditions_outside_of_their_block_are_refused(autojump_clock: MockClock) -> None:
     """They would not be written."""
     staff, said = Staff(), list[str]()
 

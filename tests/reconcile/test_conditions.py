@@ -41,7 +41,7 @@ class ConditionsRig(Staff):
         return [(each.type, each.state, each.reason, each.message) for each in status.conditions] if status else []
 
 
-async def test_conditions_are_written_once_and_only_if_they_differ(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conditions_are_written_once_and_only_if_they_differ(autojump_clock: MockClock) -> None:
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
         conditions.set("Ready", None)
         conditions.set("Ready", len(team.data.members) > 0, reason="Members")
@@ -66,7 +66,7 @@ async def test_conditions_are_written_once_and_only_if_they_differ(autojump_cloc
         assert observed.status["say"].observed_generation == observed.generation
 
 
-async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> None:
     """A condition for a newer generation counts as changed."""
     channel = ScriptedChannel()
     staff = ConditionsRig(lambda conditions, _: conditions.set("Ready", True))
@@ -83,7 +83,7 @@ async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> N
             assert stored.status["say"].observed_generation == stored.generation
 
 
-async def test_apply_compares_with_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_apply_compares_with_the_cache(autojump_clock: MockClock) -> None:
     """`rt.apply` makes no call when nothing differs, and reads nothing from the store."""
     channel, staff = ScriptedChannel(), Staff()
 
@@ -104,7 +104,7 @@ async def test_apply_compares_with_the_cache(autojump_clock: MockClock) -> None:
     assert (methods.count("Write"), methods.count("Read")) == (2, 0)
 
 
-async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_clock: MockClock) -> None:
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
         if team.data.members == ["a"]:
             conditions.set("First", True)
@@ -121,7 +121,7 @@ async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_c
             assert [each[0] for each in await staff.stored()] == expected
 
 
-async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockClock) -> None:
     """The reconcile fails with the error of the block."""
 
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
@@ -142,7 +142,7 @@ async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockCl
         assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", TRUE, "", "")]
 
 
-async def test_block_that_raises_with_nothing_set_does_not_renew_the_conditions(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_block_that_raises_with_nothing_set_does_not_renew_the_conditions(autojump_clock: MockClock) -> None:
     """Otherwise the old conditions would hold for a generation that was never reconciled."""
 
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
@@ -161,7 +161,7 @@ async def test_block_that_raises_with_nothing_set_does_not_renew_the_conditions(
         assert team.status["say"].observed_generation != team.generation
 
 
-async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: MockClock) -> None:
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)
@@ -178,7 +178,7 @@ async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: 
     assert not staff.errors()
 
 
-async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(autojump_clock: MockClock) -> None:
     """The write fails because the generation was never assigned."""
     staff = Staff()
 
@@ -252,7 +252,7 @@ def test_invalid_condition_is_refused_when_it_is_set(type: Any, state: Any, word
     assert "Ready" not in conditions
 
 
-async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) -> None:
     """A cancellation says nothing about the resource."""
     staff = Staff()
 
@@ -273,9 +273,7 @@ async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) ->
         assert (await shot.client.read(staff.team, "core")).status == {}
 
 
-async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(autojump_clock: MockClock) -> None:
     """Users change the resource before its status is written. A write of payload or metadata replaces no status."""
     staff = Staff()
     async with staff.open() as engine:
@@ -301,9 +299,7 @@ async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(
     ids=["long", "surrogate"],
 )
 async def test_failure_is_stored_whatever_the_text_of_its_error(
-    autojump_clock: MockClock,  # noqa: ARG001
-    text: str,
-    stored: str,
+    autojump_clock: MockClock, text: str, stored: str
 ) -> None:
     """A text that is too long for a status is cut, with a mark, and one that is not Unicode is escaped."""
 
@@ -340,10 +336,7 @@ TAKEN, FULL = ValueError("port 80 is taken"), OSError("the disk is full")
     ids=["one", "several", "another order", "no message", "many"],
 )
 async def test_failure_names_the_errors_of_tasks_and_not_their_group(
-    autojump_clock: MockClock,  # noqa: ARG001
-    error: Exception,
-    reason: str,
-    message: str,
+    autojump_clock: MockClock, error: Exception, reason: str, message: str
 ) -> None:
     def body(_: headway.Conditions[Team], __: headway.Resource[Team]) -> None:
         raise error

@@ -66,10 +66,7 @@ WRITES: list[Body] = [
 
 
 @pytest.mark.parametrize("body", WRITES)
-async def test_write_of_an_undeclared_type_is_refused(
-    body: Body,
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_write_of_an_undeclared_type_is_refused(body: Body, autojump_clock: MockClock) -> None:
     """Outputs are writes. Declared types may be written, and every type if none is declared."""
     expected = (
         "controller staff/look doesn't declare that it writes staff.v1.Account: "
@@ -80,7 +77,7 @@ async def test_write_of_an_undeclared_type_is_refused(
     assert await tried(body, reads=[]) == ""
 
 
-async def test_status_write_counts_as_a_write(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_status_write_counts_as_a_write(autojump_clock: MockClock) -> None:
     async def say(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
         await rt.client.write_status(team, "look", [headway.Condition("Ready", headway.ConditionState.TRUE)])
 
@@ -108,10 +105,7 @@ READS: list[Read] = [one, all_of_them, in_pages]
 
 
 @pytest.mark.parametrize("read", READS)
-async def test_read_of_an_undeclared_type_is_refused(
-    read: Read,
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_read_of_an_undeclared_type_is_refused(read: Read, autojump_clock: MockClock) -> None:
     """Managed, watched and written types may be read without being declared as reads."""
     staff = Staff()
     other, written = (staff.app.type("staff", "v1", kind, Account) for kind in ("Other", "Written"))
@@ -138,7 +132,7 @@ async def test_read_of_an_undeclared_type_is_refused(
     assert not staff.errors()
 
 
-async def test_read_of_all_types_is_refused_if_reads_are_declared(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_read_of_all_types_is_refused_if_reads_are_declared(autojump_clock: MockClock) -> None:
     async def owned(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
         await rt.client.list_by_owner(team)
 
@@ -146,7 +140,7 @@ async def test_read_of_all_types_is_refused_if_reads_are_declared(autojump_clock
     assert await tried(owned, writes=[]) == ""
 
 
-async def test_watch_counts_as_a_read(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_watch_counts_as_a_read(autojump_clock: MockClock) -> None:
     staff, refused = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.team, reads=[])

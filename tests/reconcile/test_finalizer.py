@@ -49,7 +49,7 @@ class Guarded(Staff):
         await self.engine.client.write(current)
 
 
-async def test_finalizer_is_added_before_the_work_and_removed_after_the_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_finalizer_is_added_before_the_work_and_removed_after_the_clean_up(autojump_clock: MockClock) -> None:
     staff = Guarded()
     async with staff.open() as engine:
         await staff.write_team("core")
@@ -63,7 +63,7 @@ async def test_finalizer_is_added_before_the_work_and_removed_after_the_clean_up
     assert not staff.errors()
 
 
-async def test_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClock) -> None:
     """The finalizer stays until a clean-up ends normally."""
     staff = Guarded()
     staff.fail = 3
@@ -80,10 +80,7 @@ async def test_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-async def test_conflict_is_retried_and_other_finalizers_stay(
-    deleting: bool,
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_conflict_is_retried_and_other_finalizers_stay(deleting: bool, autojump_clock: MockClock) -> None:
     """Another finalizer, added during the reconcile, survives the addition and the removal of ours."""
     staff = Guarded("ours")
     staff.interfere = not deleting
@@ -108,7 +105,7 @@ async def test_conflict_is_retried_and_other_finalizers_stay(
     assert not staff.errors()
 
 
-async def test_conflict_during_the_removal_does_not_repeat_the_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conflict_during_the_removal_does_not_repeat_the_clean_up(autojump_clock: MockClock) -> None:
     """Another finalizer is removed during the clean-up.
 
     Ours is then removed from the stored state, and so is the resource.
@@ -140,7 +137,7 @@ async def test_conflict_during_the_removal_does_not_repeat_the_clean_up(autojump
     assert not staff.errors()
 
 
-async def test_deleted_resource_is_not_guarded(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_deleted_resource_is_not_guarded(autojump_clock: MockClock) -> None:
     """The block isn't entered for a resource that is deleted while its finalizer is added."""
     staff, entered = Staff(), list[str]()
 

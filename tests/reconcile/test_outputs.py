@@ -237,9 +237,7 @@ async def test_resource_of_another_owner_is_not_taken_over(autojump_clock: MockC
     assert _errors(rig)[0] is InvalidArgument
 
 
-async def test_owner_made_again_takes_its_name_back_when_the_old_output_is_gone(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_owner_made_again_takes_its_name_back_when_the_old_output_is_gone(autojump_clock: MockClock) -> None:
     """For a moment, the name belongs to what the deleted owner owned. The key is tried again until it doesn't."""
     staff = Staff()
 
@@ -322,7 +320,7 @@ async def test_outputs_need_a_watched_type(autojump_clock: MockClock) -> None:
     assert "add it to `watches`" in raised[0]
 
 
-async def test_outputs_default_to_the_tenancy_of_the_owner(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_outputs_default_to_the_tenancy_of_the_owner(autojump_clock: MockClock) -> None:
     """They may name another one; outputs in any tenancy are pruned."""
     staff = Staff()
     node = staff.app.type("staff", "v1", "Node", Account, scope=headway.Scope.CLUSTER)
@@ -355,7 +353,7 @@ async def test_outputs_default_to_the_tenancy_of_the_owner(autojump_clock: MockC
     assert not staff.errors()
 
 
-async def test_output_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_output_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:
     """It waits for its finalizers, so another call would change nothing."""
     staff = Staff()
 
@@ -376,7 +374,7 @@ async def test_output_being_deleted_is_not_deleted_again(autojump_clock: MockClo
         assert (await shot.reconcile("core")).written == ()
 
 
-async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clock: MockClock) -> None:
     """The hook's additions are not a difference: one write, and no further one in the reconcile that it triggers."""
     staff = Staff()
 
@@ -406,7 +404,7 @@ async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clo
     assert not staff.errors()
 
 
-async def test_argument_of_another_kind_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001  # for virtual time
+async def test_argument_of_another_kind_is_named(autojump_clock: MockClock) -> None:
     """The owner may be None where a key has been deleted, and a payload is easily given in place of its resource."""
     staff, said = Staff(), list[str]()
 

@@ -44,7 +44,7 @@ async def run(store: MemoryBackend, output: Any, text: str) -> tuple[Any, str]:
         return made.data, made.version
 
 
-async def test_older_program_keeps_the_fields_of_a_newer_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_older_program_keeps_the_fields_of_a_newer_one(autojump_clock: MockClock) -> None:
     """In a rolling upgrade, the two would otherwise write in turn for ever."""
     store = MemoryBackend()
     await run(store, known(whole()), "Core")

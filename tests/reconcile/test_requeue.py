@@ -9,9 +9,7 @@ import headway
 from tests.helpers.pools import Pool
 
 
-async def test_requeued_key_is_reconciled_after_its_delay(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_requeued_key_is_reconciled_after_its_delay(autojump_clock: MockClock) -> None:
     """It doesn't come before, though nothing changes; its reason says so, and it is a first attempt."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
@@ -31,9 +29,7 @@ async def test_requeued_key_is_reconciled_after_its_delay(
     assert rest == [1, ("requeue",)]
 
 
-async def test_immediate_requeue_goes_behind_waiting_keys(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_immediate_requeue_goes_behind_waiting_keys(autojump_clock: MockClock) -> None:
     """With one worker the other key has its turn first."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)

@@ -141,9 +141,7 @@ async def test_lagging_server_is_used_if_no_other_can_be_reached() -> None:
                 assert it.server.connections == before
 
 
-async def test_lag_hint_passes_through_wrapping_channels(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_lag_hint_passes_through_wrapping_channels(autojump_clock: MockClock) -> None:
     """A follower's hint passes a scripted and a copying channel on its way to the channel that can act on it."""
 
     class Recording(InProcessChannel):

@@ -147,7 +147,7 @@ async def test_clients_of_a_forwarder_yield_to_each_other(monkeypatch: pytest.Mo
             assert status_of(ended.value) is Status.RESOURCE_EXHAUSTED
 
 
-async def test_idle_reflection_stream_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it
+async def test_idle_reflection_stream_ends(autojump_clock: MockClock, tmp_path: Path) -> None:
     """It ends a minute after the last request. A watch of health stays."""
     streams = OpenStreams()
     async with (

@@ -16,7 +16,7 @@ from tests.helpers.resources import Account
 from tests.helpers.staff import Staff
 
 
-async def test_every_reconcile_may_add_the_same_watch(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_every_reconcile_may_add_the_same_watch(autojump_clock: MockClock) -> None:
     """It ends one run. After the call the new type can be read, and its changes are mapped."""
     staff, seen = Staff(), list[tuple[str, list[str]]]()
 
@@ -45,7 +45,7 @@ async def test_every_reconcile_may_add_the_same_watch(autojump_clock: MockClock)
     assert staff.errors() == []
 
 
-async def test_declared_watch_is_already_there(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_declared_watch_is_already_there(autojump_clock: MockClock) -> None:
     staff, done = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.team, watches=[watch_accounts(staff)])
@@ -60,7 +60,7 @@ async def test_declared_watch_is_already_there(autojump_clock: MockClock) -> Non
     assert runs(staff) == (0, 1, 0)
 
 
-async def test_initialiser_adds_a_watch_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_initialiser_adds_a_watch_once(autojump_clock: MockClock) -> None:
     """The run that begins afterwards calls the initialiser again, which continues this time."""
     staff, told = Staff(), list[str]()
 
@@ -80,7 +80,7 @@ async def test_initialiser_adds_a_watch_once(autojump_clock: MockClock) -> None:
         assert runs(staff) == (1, 1, 1)
 
 
-async def test_on_start_adds_a_watch_before_anything_is_mapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_on_start_adds_a_watch_before_anything_is_mapped(autojump_clock: MockClock) -> None:
     staff, told = Staff(), list[str]()
 
     async def on_start(rt: headway.Runtime) -> None:
@@ -98,7 +98,7 @@ async def test_on_start_adds_a_watch_before_anything_is_mapped(autojump_clock: M
     assert staff.events_of(events.CallbackFailed) == []
 
 
-async def test_source_adds_a_watch(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_source_adds_a_watch(autojump_clock: MockClock) -> None:
     """The source begins again with the next run."""
     staff, told = Staff(), list[str]()
     wanted = trio.Event()
@@ -123,7 +123,7 @@ async def test_source_adds_a_watch(autojump_clock: MockClock) -> None:  # noqa: 
     assert runs(staff) == (1, 2, 1)
 
 
-async def test_daemon_and_timer_add_watches(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemon_and_timer_add_watches(autojump_clock: MockClock) -> None:
     """Each begins again with the next run, whose cache has the type."""
     staff, told = Staff(), list[str]()
     spec = headway.watch(staff.account, headway.mappers.owner())
@@ -148,7 +148,7 @@ async def test_daemon_and_timer_add_watches(autojump_clock: MockClock) -> None: 
     assert [each.error for each in staff.events_of(events.DaemonEnded)] == [None]
 
 
-async def test_several_watches_in_one_call_end_one_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_several_watches_in_one_call_end_one_run(autojump_clock: MockClock) -> None:
     staff, done = Staff(), list[str]()
     laptop = staff.app.type("staff", "v1", "Laptop", Account)
 
@@ -165,7 +165,7 @@ async def test_several_watches_in_one_call_end_one_run(autojump_clock: MockClock
     assert runs(staff) == (2, 2, 1)
 
 
-async def test_reconciles_that_add_different_watches_at_once_all_continue(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconciles_that_add_different_watches_at_once_all_continue(autojump_clock: MockClock) -> None:
     """The first addition ends the run. If it cancels the other call, the next run adds the other watch."""
     staff, done = Staff(), list[str]()
     laptop = staff.app.type("staff", "v1", "Laptop", Account)
@@ -184,7 +184,7 @@ async def test_reconciles_that_add_different_watches_at_once_all_continue(autoju
     assert runs(staff) in ((2, 2, 1), (2, 3, 2))
 
 
-async def test_another_mapper_for_the_same_type_fails_the_reconcile_alone(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_another_mapper_for_the_same_type_fails_the_reconcile_alone(autojump_clock: MockClock) -> None:
     staff, done = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.team)
@@ -206,8 +206,7 @@ async def test_another_mapper_for_the_same_type_fails_the_reconcile_alone(autoju
 
 @pytest.mark.parametrize("shielded", [True, False])
 async def test_caller_that_the_end_of_the_run_cannot_cancel_gets_an_error(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-    shielded: bool,
+    autojump_clock: MockClock, shielded: bool
 ) -> None:
     """The caller is in a shielded scope, or in a task outside the run. The watch is added."""
     staff, raised, done = Staff(), list[str](), list[str]()
@@ -245,7 +244,7 @@ async def test_caller_that_the_end_of_the_run_cannot_cancel_gets_an_error(
             await contexts[0].watch(watch_accounts(staff))
 
 
-async def test_call_while_the_run_ends_does_not_return(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_call_while_the_run_ends_does_not_return(autojump_clock: MockClock) -> None:
     """Another call has added the watch. The run that ends cannot read the type."""
     staff = Staff()
     contexts: list[headway.Runtime] = []
@@ -269,7 +268,7 @@ async def test_call_while_the_run_ends_does_not_return(autojump_clock: MockClock
         await contexts[1].watch(watch_accounts(staff))
 
 
-async def test_on_stop_is_too_late(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_on_stop_is_too_late(autojump_clock: MockClock) -> None:
     staff, raised = Staff(), list[BaseException]()
 
     async def on_stop(rt: headway.Runtime, _: BaseException | None) -> None:
@@ -286,7 +285,7 @@ async def test_on_stop_is_too_late(autojump_clock: MockClock) -> None:  # noqa: 
     assert len(raised) == 1
 
 
-async def test_engine_is_not_idle_until_the_next_run_is(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_engine_is_not_idle_until_the_next_run_is(autojump_clock: MockClock) -> None:
     """An idle controller whose source adds a watch has work from that moment on."""
     staff, seen = Staff(), list[str]()
     contexts: list[headway.Runtime] = []

@@ -13,9 +13,7 @@ from tests.helpers.resources import Account
 from tests.helpers.staff import Staff
 
 
-async def test_added_watch_of_a_scope_ends_one_run_and_sees_what_leaves_the_scope(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_added_watch_of_a_scope_ends_one_run_and_sees_what_leaves_the_scope(autojump_clock: MockClock) -> None:
     staff, seen = Staff(), list[list[str]]()
 
     @staff.app.controller(manages=staff.team)
@@ -39,7 +37,7 @@ async def test_added_watch_of_a_scope_ends_one_run_and_sees_what_leaves_the_scop
     assert staff.errors() == []
 
 
-async def test_scope_that_another_reconcile_was_faster_than_keeps_no_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_scope_that_another_reconcile_was_faster_than_keeps_no_stream(autojump_clock: MockClock) -> None:
     """A controller has one scope of a type. Of several that are opened at once, only the added one stays open."""
     staff, raised, begun = Staff(), list[str](), set[str]()
     all_begun = trio.Event()

@@ -23,7 +23,7 @@ from tests.helpers.service_errors import failed
 from tests.helpers.staff import Staff
 
 
-async def test_run_goes_on_while_the_new_type_cannot_be_read(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_run_goes_on_while_the_new_type_cannot_be_read(autojump_clock: MockClock) -> None:
     """The reconcile fails with the name of the type, and is tried again. Other keys are reconciled."""
     staff, done = Staff(), list[str]()
     channel = ScriptedChannel()
@@ -49,7 +49,7 @@ async def test_run_goes_on_while_the_new_type_cannot_be_read(autojump_clock: Moc
         assert done.count("wants") == 1
 
 
-async def test_snapshot_that_takes_longer_than_a_reconcile_may_is_not_begun_anew(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_snapshot_that_takes_longer_than_a_reconcile_may_is_not_begun_anew(autojump_clock: MockClock) -> None:
     """A call that is canceled leaves the stream open, so a later call finds it further on."""
     staff, done = Staff(), list[str]()
     channel = _EndlessSnapshot(staff.account.kind)
@@ -107,7 +107,7 @@ class _Denies(ScriptedChannel):
         return opened
 
 
-async def test_no_stream_is_kept_for_a_call_that_is_denied(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_no_stream_is_kept_for_a_call_that_is_denied(autojump_clock: MockClock) -> None:
     """The streams of the denied type and of the other types of the call end with the call."""
     staff, raised = Staff(), list[str]()
     laptop = staff.app.type("staff", "v1", "Laptop", Account)
@@ -133,7 +133,7 @@ async def test_no_stream_is_kept_for_a_call_that_is_denied(autojump_clock: MockC
         assert runs(staff) == (0, 1, 0)
 
 
-async def test_engine_that_stops_meanwhile_ends(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_engine_that_stops_meanwhile_ends(autojump_clock: MockClock) -> None:
     staff, told = Staff(), list[str]()
     channel = ScriptedChannel()
     channel.stall(staff.account)

@@ -38,9 +38,7 @@ class Called(Staff):
             self.log.append(f"reconciled {request.id.name}")
 
 
-async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(autojump_clock: MockClock) -> None:
     """on_start comes before the first reconcile, and on_stop after the last. The end of the engine is not an error."""
     staff = Called()
     async with staff.open():
@@ -49,7 +47,7 @@ async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(
     assert staff.log == ["started with ['core']", "reconciled core", "stopped with ['core'] by None"]
 
 
-async def test_on_stop_gets_the_error_of_a_run_that_failed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_on_stop_gets_the_error_of_a_run_that_failed(autojump_clock: MockClock) -> None:
     """A run may also fail while priming. Then on_start was not called, and the cache can't be read."""
     runs = 0
 
@@ -76,10 +74,7 @@ async def test_on_stop_gets_the_error_of_a_run_that_failed(autojump_clock: MockC
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_callback_that_fails_is_reported_and_the_run_continues(
-    slow: bool,
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_callback_that_fails_is_reported_and_the_run_continues(slow: bool, autojump_clock: MockClock) -> None:
     """A callback that takes longer than 10 s is canceled, also when the engine ends."""
 
     async def failing(*_: object) -> None:
@@ -99,7 +94,7 @@ async def test_callback_that_fails_is_reported_and_the_run_continues(
     assert failed == [("on_start", error), ("on_stop", error)]
 
 
-async def test_on_stop_still_writes_in_the_term_of_its_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_on_stop_still_writes_in_the_term_of_its_run(autojump_clock: MockClock) -> None:
     """It comes before the lease is released, and reads its own write."""
     staff = Staff()
     log: list[object] = []

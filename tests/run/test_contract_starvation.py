@@ -18,10 +18,7 @@ PAUSE = 0.01
 
 
 @pytest.mark.parametrize("size", [150, pytest.param(10_000, marks=[pytest.mark.deep, pytest.mark.timeout(600)])])
-async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-    size: int,
-) -> None:
+async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(autojump_clock: MockClock, size: int) -> None:
     """Live changes come faster than the worker runs. Still, one of nine reconciles takes a key of the backlog."""
     pools, backend = PoolsApp(concurrency=1), MemoryBackend(max_changes=1_000)
     types = headway.App("bare")

@@ -50,7 +50,7 @@ async def shown(client: headway.Client, team: Resource[Team]) -> list[tuple[str,
     return [(each.reason, each.text, each.count) for each in await events_of(client, team)]
 
 
-async def test_equal_events_are_counted_and_written_once_a_second(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_equal_events_are_counted_and_written_once_a_second(autojump_clock: MockClock) -> None:
     """The first is stored at once. Those of the next second share a write, which changes no other resource."""
 
     def record(rt: headway.Runtime, team: Resource[Team]) -> None:
@@ -77,7 +77,7 @@ async def test_equal_events_are_counted_and_written_once_a_second(autojump_clock
         assert (await engine.client.read(TEAM, "core")).version == team.version
 
 
-async def test_at_most_twenty_events_are_kept(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_at_most_twenty_events_are_kept(autojump_clock: MockClock) -> None:
     def record(rt: headway.Runtime, team: Resource[Team]) -> None:
         for number in range(MOST_EVENTS + 5):
             rt.event(team, "Number", str(number))
@@ -89,7 +89,7 @@ async def test_at_most_twenty_events_are_kept(autojump_clock: MockClock) -> None
         assert (await engine.client.read(EVENT, event_id(team.id))).data.dropped == 5
 
 
-async def test_event_is_no_change_that_a_controller_waits_for_or_sees(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_event_is_no_change_that_a_controller_waits_for_or_sees(autojump_clock: MockClock) -> None:
     """Even of a controller that watches events, as any other type: the write is not one of its own (C5)."""
     reconciled: list[str] = []
     app = headway.App("staff")
@@ -112,7 +112,7 @@ async def test_event_is_no_change_that_a_controller_waits_for_or_sees(autojump_c
         assert reconciled == ["core"]
 
 
-async def test_events_go_away_with_their_resource(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_events_go_away_with_their_resource(autojump_clock: MockClock) -> None:
     """An event that comes too late for its resource is not lost: it would have gone with it."""
     seen: list[object] = []
     late: list[tuple[headway.Runtime, Resource[Team]]] = []
@@ -225,10 +225,7 @@ def _grew(rt: headway.Runtime, team: Resource[Team]) -> None:
     ("status", "why", "tries"), [(Status.PERMISSION_DENIED, "denied", 1), (Status.INVALID_ARGUMENT, "refused", 3)]
 )
 async def test_refused_event_is_counted_and_fails_no_reconcile(
-    autojump_clock: MockClock,  # noqa: ARG001
-    status: Status,
-    why: str,
-    tries: int,
+    autojump_clock: MockClock, status: Status, why: str, tries: int
 ) -> None:
     """Without the right, no write is tried for a while: the server need not refuse each of thousands."""
     seen: list[object] = []
@@ -261,7 +258,7 @@ async def test_refused_event_is_counted_and_fails_no_reconcile(
     assert not [each for each in seen if isinstance(each, events.Reconciled) and each.error is not None]
 
 
-async def test_events_wait_while_the_store_is_away(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_events_wait_while_the_store_is_away(autojump_clock: MockClock) -> None:
     """They are merged meanwhile, and have the times at which they happened."""
     seen: list[object] = []
     async with workers(_grew, seen) as (engine, channel):
@@ -285,7 +282,7 @@ async def test_events_wait_while_the_store_is_away(autojump_clock: MockClock) ->
     assert [each.why for each in seen if isinstance(each, events.EventNotStored)] == ["unavailable"]
 
 
-async def test_write_whose_answer_is_lost_is_not_counted_twice(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_write_whose_answer_is_lost_is_not_counted_twice(autojump_clock: MockClock) -> None:
     """Neither the creation of a resource's events, nor a later write of them."""
     async with workers(_grew, []) as (engine, channel):
         team = TEAM.new("core", Team())
@@ -300,8 +297,7 @@ async def test_write_whose_answer_is_lost_is_not_counted_twice(autojump_clock: M
 
 
 async def test_memory_is_bounded_while_nothing_can_be_written(
-    autojump_clock: MockClock,  # noqa: ARG001
-    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_events, "MOST_WAITING", 5)
     app, store, seen = program(_grew), MemoryBackend(), list[object]()
@@ -323,7 +319,7 @@ async def test_memory_is_bounded_while_nothing_can_be_written(
     assert {each.why for each in seen if isinstance(each, events.EventNotStored)} == {"full", "ended"}
 
 
-async def test_controllers_of_two_processes_share_the_events_of_a_resource(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_controllers_of_two_processes_share_the_events_of_a_resource(autojump_clock: MockClock) -> None:
     """Each write is based on what is stored, so none destroys another's."""
     store = MemoryBackend()
     registry, _ = combine_apps([program(_grew)])

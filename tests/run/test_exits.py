@@ -156,9 +156,7 @@ PLACES = [
 )
 @pytest.mark.parametrize("place", PLACES)
 async def test_c10_exit_restarts_its_controller_only(
-    place: Callable[[Program], None],
-    exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    place: Callable[[Program], None], exit: Exit, autojump_clock: MockClock
 ) -> None:
     """Other controllers continue, nothing is lost, and the report has the same error object."""
     program = Program(exit)
@@ -166,9 +164,7 @@ async def test_c10_exit_restarts_its_controller_only(
     await program.check()
 
 
-async def test_exit_of_a_reconcile_is_reported_with_its_key(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_exit_of_a_reconcile_is_reported_with_its_key(autojump_clock: MockClock) -> None:
     """The end of the run alone would not show which of thousands of keys raised it."""
     program = Program(SystemExit)
     _in_reconcile(program)
@@ -177,9 +173,7 @@ async def test_exit_of_a_reconcile_is_reported_with_its_key(
     assert [(each.id.name, type(each.error)) for each in failed] == [("core", SystemExit)] * 2
 
 
-async def test_keys_are_reconciled_although_another_key_always_exits(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_keys_are_reconciled_although_another_key_always_exits(autojump_clock: MockClock) -> None:
     """The key that exits comes last in the next run, so that each run gets further than the previous one."""
     staff, done = Staff(), set()
 
@@ -196,9 +190,7 @@ async def test_keys_are_reconciled_although_another_key_always_exits(
     assert done == {"b", "c", "d"}
 
 
-async def test_on_stop_gets_the_exit_that_ended_its_run(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_on_stop_gets_the_exit_that_ended_its_run(autojump_clock: MockClock) -> None:
     """`on_stop` gets the error as it was raised."""
     program, heard = Program(SystemExit), []
 
@@ -211,10 +203,7 @@ async def test_on_stop_gets_the_exit_that_ended_its_run(
 
 
 @pytest.mark.parametrize("exit", EXITS)
-async def test_exit_of_a_callback_fails_that_callback_only(
-    exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_exit_of_a_callback_fails_that_callback_only(exit: Exit, autojump_clock: MockClock) -> None:
     """The exit is reported like any other error of the callback."""
     program = Program(exit, times=1)
     program.controller(on_start=program.leave)
@@ -225,8 +214,7 @@ async def test_exit_of_a_callback_fails_that_callback_only(
 
 @pytest.mark.parametrize("exit", EXITS)
 async def test_exit_of_an_index_function_or_projection_drops_that_resource_only(
-    exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    exit: Exit, autojump_clock: MockClock
 ) -> None:
     """These functions run for every controller that reads the type, in a task of the engine."""
     staff, done = Staff(), []
@@ -255,11 +243,7 @@ def _exit(exit: Exit) -> Any:
 
 @pytest.mark.parametrize("exit", EXITS)
 @pytest.mark.parametrize("name", ["mutate", "validate"])
-async def test_exit_of_a_hook_fails_that_write_only(
-    name: str,
-    exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_exit_of_a_hook_fails_that_write_only(name: str, exit: Exit, autojump_clock: MockClock) -> None:
     """The caller's error says that the hook failed."""
     app, heard = headway.App("staff"), list[object]()
 
@@ -278,8 +262,7 @@ async def test_exit_of_a_hook_fails_that_write_only(
 
 @pytest.mark.parametrize("place", PLACES)
 async def test_interrupt_ends_the_engine_wherever_it_is_raised(
-    place: Callable[[Program], None],
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    place: Callable[[Program], None], autojump_clock: MockClock
 ) -> None:
     """Python raises it in whatever code runs when a user presses Ctrl-C."""
     program = Program(KeyboardInterrupt)
@@ -295,9 +278,7 @@ def _leaves(error: BaseException) -> set[type[BaseException]]:
     return {type(error)}
 
 
-async def test_interrupt_in_an_index_function_ends_the_engine(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_interrupt_in_an_index_function_ends_the_engine(autojump_clock: MockClock) -> None:
     """The interrupt is not treated as a failure of the function."""
     staff = Staff()
     by_name = headway.indexes.by(staff.team, "name", lambda _: _exit(KeyboardInterrupt))

@@ -258,7 +258,7 @@ async def test_index_function_that_raises_affects_that_index_only(autojump_clock
     assert (failed.index, failed.key[2]) == ("pool", "m")
 
 
-async def test_failed_lambda_is_reported_with_its_place(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_failed_lambda_is_reported_with_its_place(autojump_clock: MockClock) -> None:
     """All lambdas have the same name, and a wrong result has no traceback."""
     app, heard = headway.App("staff"), list[object]()
     team = app.type("staff", "v1", "Team", Team)

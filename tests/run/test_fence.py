@@ -135,8 +135,7 @@ async def test_keys_are_released_once_every_unknown_write_is_resolved(
 
 
 async def test_raise_without_an_answer_is_repeated_with_a_higher_number(
-    started: _Started,
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    started: _Started, autojump_clock: MockClock
 ) -> None:
     """It may have been stored. The wait grows, and each failure is reported."""
     writes, leases = started.writes, started.leases

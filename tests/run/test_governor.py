@@ -102,7 +102,7 @@ async def test_waiting_for_a_turn_does_not_count_towards_the_deadline(autojump_c
         assert (done.outcome, done.timed_out, done.seconds) == ("done", False, pytest.approx(40))
 
 
-async def test_deadline_after_a_wait_is_that_of_the_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_deadline_after_a_wait_is_that_of_the_reconcile(autojump_clock: MockClock) -> None:
     """The wait takes nothing from the rest of it. The next reconcile has its full deadline."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
@@ -261,9 +261,7 @@ def test_limit_of_another_kind_is_refused_when_it_is_declared() -> None:
             pass
 
 
-async def test_write_that_outlives_its_reconcile_takes_no_deadline_from_the_next_one(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_write_that_outlives_its_reconcile_takes_no_deadline_from_the_next_one(autojump_clock: MockClock) -> None:
     """A reconcile may start a write in a nursery of the program. It waits while the worker goes on to another key."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)

@@ -43,9 +43,7 @@ class Rollup(Staff):
         await self.engine.client.create(self.account.new(name, Account(login=name), owner=team))
 
 
-async def test_c6_changes_within_the_interval_are_one_reconcile_that_sees_the_last(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_c6_changes_within_the_interval_are_one_reconcile_that_sees_the_last(autojump_clock: MockClock) -> None:
     """A thousand changes in ten seconds are six reconciles, and the controller is not idle before the last one."""
     staff = Rollup(min_interval=2.0)
     async with staff.open():
@@ -63,9 +61,7 @@ async def test_c6_changes_within_the_interval_are_one_reconcile_that_sees_the_la
         assert staff.seen[-1] == (15, 1001)
 
 
-async def test_c6_change_during_a_reconcile_is_kept_for_the_end_of_the_interval(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_c6_change_during_a_reconcile_is_kept_for_the_end_of_the_interval(autojump_clock: MockClock) -> None:
     """So is the work that a failure leaves. A reconcile that takes longer than the interval begins again at once."""
     staff = Rollup(min_interval=4.0, seconds=1.0, failures=1)
     async with staff.open():
@@ -84,9 +80,7 @@ async def test_c6_change_during_a_reconcile_is_kept_for_the_end_of_the_interval(
         assert staff.seen[3][0] - staff.seen[2][0] == 6.0
 
 
-async def test_why_says_that_a_key_is_paced_and_an_operator_need_not_wait(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_why_says_that_a_key_is_paced_and_an_operator_need_not_wait(autojump_clock: MockClock) -> None:
     """Paced work is not stuck: it could not have been done before."""
     staff = Rollup(min_interval=3600.0)
     async with staff.open() as engine:
@@ -108,7 +102,7 @@ async def test_why_says_that_a_key_is_paced_and_an_operator_need_not_wait(
         assert staff.seen[-1] == (600, 1)
 
 
-async def test_sharded_controller_keeps_the_interval(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_sharded_controller_keeps_the_interval(autojump_clock: MockClock) -> None:
     staff = Staff()
     called: list[float] = []
 

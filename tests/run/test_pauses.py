@@ -132,7 +132,7 @@ async def test_pause_lasts_since_it_was_made_whatever_process_asks() -> None:
             assert (teams.status().paused, teams.status().paused_seconds) == ("", 0)
 
 
-async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_clock: MockClock) -> None:
     """A running reconcile finishes. What changes meanwhile is reconciled after the controller is resumed, once."""
     noted, seen = Noted(), Seen()
     async with headway.open_engine("memory:", noted.app, report=seen) as engine:
@@ -161,7 +161,7 @@ async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_c
     ]
 
 
-async def test_pause_holds_from_the_first_reconcile_of_a_process_on(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_pause_holds_from_the_first_reconcile_of_a_process_on(autojump_clock: MockClock) -> None:
     """It is in the store, so a process that starts later knows it before its first reconcile."""
     store, noted = MemoryBackend(), Noted()
     async with headway.open_engine(store, noted.app, report=events.ignore) as engine:
@@ -183,9 +183,7 @@ async def test_pause_holds_from_the_first_reconcile_of_a_process_on(autojump_clo
     assert noted.done == ["core"]
 
 
-async def test_run_does_not_reconcile_before_it_has_received_the_pauses(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_run_does_not_reconcile_before_it_has_received_the_pauses(autojump_clock: MockClock) -> None:
     """Its types may be primed long before that. Then a run that reconciled would do so in spite of a pause."""
     noted, seen, script = Noted(), Seen(), ScriptedChannel()
     store = MemoryBackend()
@@ -206,7 +204,7 @@ async def test_run_does_not_reconcile_before_it_has_received_the_pauses(
         assert noted.names == []
 
 
-async def test_wait_idle_names_the_paused_controller_that_has_work(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_wait_idle_names_the_paused_controller_that_has_work(autojump_clock: MockClock) -> None:
     """A paused controller without pending work is idle. Other controllers go on."""
     noted, seen = Noted(), Seen()
     async with headway.open_engine("memory:", noted.app, report=seen) as engine:
@@ -226,7 +224,7 @@ async def test_wait_idle_names_the_paused_controller_that_has_work(autojump_cloc
     assert noted.done == ["core"]
 
 
-async def test_paused_controller_is_not_called_broken(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_paused_controller_is_not_called_broken(autojump_clock: MockClock) -> None:
     """Its status says so, as a notice: a pause takes no process out of its load balancer."""
     seen = Seen()
     async with headway.open_engine("memory:", Noted().app, report=seen) as engine:
@@ -254,7 +252,7 @@ class Beating:
                 self.lives.append(f"{team.name} ends")
 
 
-async def test_daemons_end_with_a_pause_and_begin_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemons_end_with_a_pause_and_begin_again(autojump_clock: MockClock) -> None:
     """That of a resource which is deleted during the pause does not. That of a new resource begins after it."""
     beating, seen = Beating(), Seen()
     async with headway.open_engine("memory:", beating.app, report=seen) as engine:
@@ -277,7 +275,7 @@ async def test_daemons_end_with_a_pause_and_begin_again(autojump_clock: MockCloc
         assert sorted(beating.lives) == ["kept begins", "new begins"]
 
 
-async def test_daemon_that_has_returned_is_not_called_after_a_pause(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemon_that_has_returned_is_not_called_after_a_pause(autojump_clock: MockClock) -> None:
     """Those that the pause has canceled are, however they have ended, and after each pause."""
     app, seen, lives = headway.App("staff"), Seen(), Counter[str]()
     app.registry.register(TEAM)

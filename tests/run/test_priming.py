@@ -119,9 +119,7 @@ async def missed(*script: Line, until: int = 9) -> tuple[list[str] | None, list[
     return names, [event.why for event in heard if isinstance(event, DeletionsUnknown)], channel
 
 
-async def test_missed_deletions_are_read_up_to_a_revision_and_no_further(
-    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
-) -> None:
+async def test_missed_deletions_are_read_up_to_a_revision_and_no_further(autojump_clock: MockClock) -> None:
     """A later one is a change of the cache. The stream ends when the revision is reached, and not when it is silent."""
     items = (RESUMED, bookmark(6), changes(put(stored("mary", 7)), removed(ADA, 8), removed(GRACE, 10)))
     assert (await missed(*items))[:2] == (["ada at 8"], [])

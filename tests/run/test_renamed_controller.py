@@ -28,9 +28,7 @@ def program(name: str, terms: list[int]) -> Staff:
     return staff
 
 
-async def test_renamed_controller_leaves_finalizers_and_begins_at_term_1(
-    autojump_clock: MockClock,  # noqa: ARG001
-) -> None:
+async def test_renamed_controller_leaves_finalizers_and_begins_at_term_1(autojump_clock: MockClock) -> None:
     store: Any = MemoryBackend()
     before: list[int] = []
     for _ in range(2):

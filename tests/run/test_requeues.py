@@ -16,9 +16,7 @@ from tests.helpers.staff import Staff
     [(None, [0, 20]), (headway.requeue_after(50), [0, 20, 70]), (headway.requeue_after(900), [0, 20, 920])],
 )
 async def test_c6_reconcile_replaces_the_requeue_of_the_one_before(
-    second: headway.RequeueAfter | None,
-    times: list[float],
-    autojump_clock: MockClock,  # noqa: ARG001
+    second: headway.RequeueAfter | None, times: list[float], autojump_clock: MockClock
 ) -> None:
     """Only the result of the last reconcile counts, whether it is None, an earlier time or a later one."""
     staff = Staff()
@@ -38,7 +36,7 @@ async def test_c6_reconcile_replaces_the_requeue_of_the_one_before(
     assert called == times
 
 
-async def test_c6_delayed_key_is_reconciled_when_it_is_due(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_c6_delayed_key_is_reconciled_when_it_is_due(autojump_clock: MockClock) -> None:
     """The worker that has waited for the first key is then busy with it, so another one has to wait for the second."""
     staff = Staff()
     called: list[tuple[str, float]] = []
@@ -59,7 +57,7 @@ async def test_c6_delayed_key_is_reconciled_when_it_is_due(autojump_clock: MockC
     assert [(name, round(time - called[0][1], 3)) for name, time in called[2:]] == [("first", 31.0), ("second", 32.5)]
 
 
-async def test_c6_next_run_reconciles_a_key_that_had_a_requeue(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_c6_next_run_reconciles_a_key_that_had_a_requeue(autojump_clock: MockClock) -> None:
     """Even if the key is of no resource. It does not wait for the requested time."""
     staff = Staff()
     called: list[tuple[str, float]] = []

@@ -62,7 +62,7 @@ class Desk:
         return await engine.client.apply(self.account.new(name, Account(login=team), metadata={"tier": tier}))
 
 
-async def test_controllers_of_different_scopes_do_not_disturb_each_other(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_controllers_of_different_scopes_do_not_disturb_each_other(autojump_clock: MockClock) -> None:
     """Each reconciles the keys of its scope alone, although both mappers return keys of both."""
     desk = Desk()
     gold, free = (desk.account.within(metadata=f"tier={tier}") for tier in ("gold", "free"))
@@ -92,7 +92,7 @@ async def test_controllers_of_different_scopes_do_not_disturb_each_other(autojum
         ]
 
 
-async def test_controllers_with_equal_scopes_share_one_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_controllers_with_equal_scopes_share_one_stream(autojump_clock: MockClock) -> None:
     desk = Desk()
     for name in ("one", "two"):
         desk.controller(name, desk.team.within(namespace="east"), desk.account.within(metadata="tier=gold"))
@@ -102,7 +102,7 @@ async def test_controllers_with_equal_scopes_share_one_stream(autojump_clock: Mo
         assert (kinds.count("Team"), kinds.count("Account")) == (1, 1)
 
 
-async def test_own_write_that_leaves_the_scope_is_absent_once_it_has_returned(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_own_write_that_leaves_the_scope_is_absent_once_it_has_returned(autojump_clock: MockClock) -> None:
     """C5: in the same reconcile, before any stream has delivered it. Another form of the type shows it."""
     desk = Desk()
     shown: list[tuple[bool, bool]] = []
@@ -124,7 +124,7 @@ async def test_own_write_that_leaves_the_scope_is_absent_once_it_has_returned(au
         assert shown == [(True, False)]
 
 
-async def test_deletions_and_leavings_between_two_runs_are_mapped_in_the_scope(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_deletions_and_leavings_between_two_runs_are_mapped_in_the_scope(autojump_clock: MockClock) -> None:
     """C6: a resource that left the scope while no engine ran is mapped as deleted. One that was never in it is not."""
     desk = Desk()
     gold = desk.account.within(metadata="tier=gold")
@@ -146,7 +146,7 @@ async def test_deletions_and_leavings_between_two_runs_are_mapped_in_the_scope(a
     assert not [each for each in desk.reported if isinstance(each, events.DeletionsUnknown)]
 
 
-async def test_apply_never_replaces_what_is_outside_the_scope(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_apply_never_replaces_what_is_outside_the_scope(autojump_clock: MockClock) -> None:
     """A resource that is not cached may exist. Its finalizers and its other metadata stay."""
     desk = Desk()
     done = trio.Event()
@@ -179,7 +179,7 @@ async def test_apply_never_replaces_what_is_outside_the_scope(autojump_clock: Mo
         assert (await engine.client.read(desk.account, "own")).version == first.version
 
 
-async def test_sharded_controller_reconciles_its_scope_over_all_shards(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_sharded_controller_reconciles_its_scope_over_all_shards(autojump_clock: MockClock) -> None:
     """Every key of the scope belongs to one shard, whose fence its writes carry. The others have none."""
     desk = Desk()
     terms: dict[str, int] = {}
@@ -203,7 +203,7 @@ async def test_sharded_controller_reconciles_its_scope_over_all_shards(autojump_
         assert {each.name for each in found if each.data.login == "done"} == terms.keys()
 
 
-async def test_daemon_of_a_scope_ends_when_its_resource_leaves(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_daemon_of_a_scope_ends_when_its_resource_leaves(autojump_clock: MockClock) -> None:
     desk = Desk()
     log: list[str] = []
 
@@ -225,7 +225,7 @@ async def test_daemon_of_a_scope_ends_when_its_resource_leaves(autojump_clock: M
         assert log == ["ada begins", "ada ends"]
 
 
-async def test_projection_of_a_scope_is_cached_by_both(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_projection_of_a_scope_is_cached_by_both(autojump_clock: MockClock) -> None:
     desk = Desk()
     logins = headway.projection(
         desk.account.within(metadata="tier=gold"), Team, lambda each: Team(members=[each.data.login])
@@ -246,7 +246,7 @@ async def test_projection_of_a_scope_is_cached_by_both(autojump_clock: MockClock
         assert seen[-1] == []
 
 
-async def test_one_shot_maps_a_watched_scope_by_its_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_one_shot_maps_a_watched_scope_by_its_type(autojump_clock: MockClock) -> None:
     """A unit test calls the mapper as for the whole type. Keys outside the managed scope are left out."""
     desk = Desk()
     desk.controller("west", desk.team.within(namespace="default"), desk.account.within(metadata="tier=gold"))
@@ -266,7 +266,7 @@ def test_one_controller_has_one_scope_of_a_type() -> None:
         desk.controller("two", desk.account.within(metadata="a=1"), desk.account.within(metadata="a=2"))
 
 
-async def test_cache_is_read_by_the_type_or_its_own_scope_only(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_cache_is_read_by_the_type_or_its_own_scope_only(autojump_clock: MockClock) -> None:
     """Another scope of the type would be a wrong answer, so it is refused with both names."""
     desk = Desk()
     gold, free = (desk.account.within(metadata=f"tier={tier}") for tier in ("gold", "free"))

@@ -40,7 +40,7 @@ class Looping(Staff):
                 await rt.client.write(team)
 
 
-async def test_self_triggering_key_is_delayed_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_self_triggering_key_is_delayed_longer_each_time(autojump_clock: MockClock) -> None:
     """After ten reconciles the key is delayed by 0.1 s, and the delay doubles up to a minute.
 
     The report has the key's writes, and the controller is never idle.
@@ -64,7 +64,7 @@ async def test_self_triggering_key_is_delayed_longer_each_time(autojump_clock: M
         assert waited.cancelled_caught
 
 
-async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock: MockClock) -> None:
     """A single worker reconciles the other keys while the self-triggering key is delayed."""
     staff = Looping()
     async with staff.open():
@@ -77,7 +77,7 @@ async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock
         assert trio.current_time() - began < 1
 
 
-async def test_change_by_another_writer_ends_the_delay_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_change_by_another_writer_ends_the_delay_at_once(autojump_clock: MockClock) -> None:
     """The count of the key starts again."""
     staff = Looping()
     async with staff.open():
@@ -91,7 +91,7 @@ async def test_change_by_another_writer_ends_the_delay_at_once(autojump_clock: M
         assert len(staff.runs) == count + 1 + FREE
 
 
-async def test_key_from_a_source_ends_the_delay(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_key_from_a_source_ends_the_delay(autojump_clock: MockClock) -> None:
     send, receive = trio.open_memory_channel[str](1)
     team = headway.ResourceType("staff", "v1", "Team", Team)
     staff = Looping(sources={"outside": headway.sources.from_channel(receive, team.id)})
@@ -104,7 +104,7 @@ async def test_key_from_a_source_ends_the_delay(autojump_clock: MockClock) -> No
         assert len(staff.runs) > count
 
 
-async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) -> None:
     """A key that needs some of its own writes isn't slowed, neither this time nor the next."""
     staff = Looping()
     async with staff.open() as engine:
@@ -117,7 +117,7 @@ async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) ->
     assert not staff.events_of(events.SelfTriggered)
 
 
-async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:
     """Without the delay, a status that differs each time would end every back-off at once."""
     staff, tries = Staff(), list[float]()
 
@@ -137,7 +137,7 @@ async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: Moc
     assert str(heard[0].writes[0]).startswith("Team core status fail written at ")
 
 
-async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockClock) -> None:
     """The write is of another type, and comes back by its mapper."""
     staff = Staff()
     runs = 0
@@ -160,7 +160,7 @@ async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockCl
     assert whats == {"written", "deleted"}
 
 
-async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: MockClock) -> None:
     """A write by the reconcile of another key doesn't count as an own write."""
     staff = Staff()
     runs = 0
@@ -185,7 +185,7 @@ async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: M
     assert not staff.events_of(events.SelfTriggered)
 
 
-async def test_change_by_another_writer_ends_the_delay_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_change_by_another_writer_ends_the_delay_of_a_failing_key(autojump_clock: MockClock) -> None:
     """A failing key keeps the reasons of all its attempts, so an old reason of another writer doesn't count."""
     staff, tries = Staff(), list[float]()
 
@@ -230,7 +230,7 @@ class Stating(Staff):
                 conditions.set("Ready", True, ",".join(team.data.members))
 
 
-async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock: MockClock) -> None:
     """A hundred changes of a key, one every 10 ms, cause a hundred reconciles, and one more for the last status."""
     staff = Stating()
     async with staff.open():
@@ -244,7 +244,7 @@ async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock
     assert not staff.events_of(events.SelfTriggered)
 
 
-async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:
     """An own status is a change like any other (C6), so the key is pending until a reconcile has seen it."""
     staff = Stating()
     async with staff.open() as engine:
@@ -258,7 +258,7 @@ async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock
         assert MERGING <= began[1] - began[0] < MERGING + 0.01
 
 
-async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: MockClock) -> None:
     """The controller is called after each step, also after the tenth."""
     staff, steps = Staff(), list[int]()
 
@@ -279,7 +279,7 @@ async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: 
     assert steps == list(range(13))
 
 
-async def test_key_that_is_requeued_at_once_for_ever_is_reported_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_key_that_is_requeued_at_once_for_ever_is_reported_once(autojump_clock: MockClock) -> None:
     """It is not delayed, and its steps may be many: another result or reason begins a new count."""
     staff, runs = Staff(), list[str]()
     left = {"steps": MOST_AT_ONCE - 1, "loop": MOST_AT_ONCE + 10}
@@ -305,7 +305,7 @@ async def test_key_that_is_requeued_at_once_for_ever_is_reported_once(autojump_c
     assert runs.count("loop") == MOST_AT_ONCE + 11
 
 
-async def test_reconcile_that_waits_before_each_requeue_is_not_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconcile_that_waits_before_each_requeue_is_not_reported(autojump_clock: MockClock) -> None:
     """It takes no processor, however often it is requeued."""
     staff, runs = Staff(), 0
 

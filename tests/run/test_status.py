@@ -54,7 +54,7 @@ class Failing(Staff):
             return headway.requeue_after(1000) if wanted == ["later"] else None
 
 
-async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_each_result_is_visible(autojump_clock: MockClock) -> None:
     """A failed key has the time of its next attempt, and a permanent failure has none. A success removes both."""
     staff = Failing()
     async with staff.open() as engine:
@@ -91,7 +91,7 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
         assert status.settled > 0
 
 
-async def test_exceptions_of_a_reconcilers_nursery_are_unwrapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_exceptions_of_a_reconcilers_nursery_are_unwrapped(autojump_clock: MockClock) -> None:
     """A single exception is shown alone, and may be a PermanentFailure. Several exceptions are summarized."""
     staff = Staff()
 
@@ -159,7 +159,7 @@ def test_status_after_the_block_says_that_every_controller_has_ended() -> None:
         assert (status.problem, status.cause) == ("has ended with the block of its engine", "ended")
 
 
-async def test_ended_status_has_the_error_of_the_last_failed_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_ended_status_has_the_error_of_the_last_failed_run(autojump_clock: MockClock) -> None:
     staff = Staff()
 
     async def fail(_: headway.Runtime) -> None:
@@ -177,7 +177,7 @@ async def test_ended_status_has_the_error_of_the_last_failed_run(autojump_clock:
     assert status.problem == "has ended with the block of its engine, after LookupError: no file"
 
 
-async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockClock) -> None:
     """Between two runs, and before the first one is primed, the controller is not running."""
     staff = Staff()
     runs = 0
@@ -203,7 +203,7 @@ async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockCloc
         assert (supervisor.status().phase, supervisor.status().error) == ("running", "LookupError: not yet")
 
 
-async def test_controller_is_not_ready_after_long_without_a_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_controller_is_not_ready_after_long_without_a_stream(autojump_clock: MockClock) -> None:
     """A short absence of the server is not reported.
 
     After a longer absence, each type is named with the reason and the time.
@@ -233,7 +233,7 @@ async def test_controller_is_not_ready_after_long_without_a_stream(autojump_cloc
         assert status().problem == ""
 
 
-async def test_status_of_priming_has_the_reason_that_a_type_has_no_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_status_of_priming_has_the_reason_that_a_type_has_no_stream(autojump_clock: MockClock) -> None:
     """The reason is next to the type that priming waits for."""
     staff, channel = Staff(), Away()
     channel.away = True
@@ -250,7 +250,7 @@ async def test_status_of_priming_has_the_reason_that_a_type_has_no_stream(autoju
         assert engine.controllers["look"].status().error.endswith("revision is 0 of 6; UNAVAILABLE: gone fishing")
 
 
-async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_clock: MockClock) -> None:
     """A type lags behind the newest type of its controller, and refuses items that are older than its cache."""
     staff, channel = Staff(), ScriptedChannel()
 
@@ -287,7 +287,7 @@ class SlowRelease(MemoryBackend):
         await super().release_lease(name, holder, term)
 
 
-async def test_time_of_a_phase_does_not_include_the_run_before(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_time_of_a_phase_does_not_include_the_run_before(autojump_clock: MockClock) -> None:
     """A run has ended before its lease is released."""
     staff = Staff()
 

@@ -124,8 +124,7 @@ async def staff(*, paused: bool = False) -> AsyncIterator[tuple[Staff, Callable[
 
 @pytest.mark.parametrize("again", [False, True], ids=["by the next run", "by a later run"])
 async def test_change_of_the_lost_history_is_mapped_after_the_store_is_accepted(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-    again: bool,
+    autojump_clock: MockClock, again: bool
 ) -> None:
     """Its revision is one that the store does not have, so no run waits for that. Its mapper sees the present store."""
     async with staff() as (it, roll_back):
@@ -149,9 +148,7 @@ async def test_change_of_the_lost_history_is_mapped_after_the_store_is_accepted(
         assert all(pools == {"new"} and low < revision for _, pools, low in it.mapped)
 
 
-async def test_change_that_no_run_has_taken_is_mapped_after_the_store_is_accepted(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_change_that_no_run_has_taken_is_mapped_after_the_store_is_accepted(autojump_clock: MockClock) -> None:
     """It arrived between two runs, of which the second begins in another history."""
     async with staff() as (it, roll_back):
         it.end_run()
@@ -167,7 +164,7 @@ async def test_change_that_no_run_has_taken_is_mapped_after_the_store_is_accepte
 
 
 async def test_change_of_the_lost_history_is_not_taken_for_an_own_write_of_the_next_run(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The run writes the same resource, and the store gives that commit the revision of the lost one."""
     async with staff() as (it, roll_back):
@@ -190,9 +187,7 @@ async def test_change_of_the_lost_history_is_not_taken_for_an_own_write_of_the_n
         assert "of-m" in it.reconciled
 
 
-async def test_store_is_accepted_for_streams_that_have_not_noticed_the_rollback(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_store_is_accepted_for_streams_that_have_not_noticed_the_rollback(autojump_clock: MockClock) -> None:
     """The streams of Headway's own types are slower. They deliver the pauses of the accepted store."""
     async with staff(paused=True) as (it, roll_back):
         roll_back()
@@ -205,8 +200,7 @@ async def test_store_is_accepted_for_streams_that_have_not_noticed_the_rollback(
 
 @pytest.mark.parametrize("paused", [False, True])
 async def test_wait_for_idleness_that_began_in_the_lost_history_ends_in_the_accepted_one(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-    paused: bool,
+    autojump_clock: MockClock, paused: bool
 ) -> None:
     """The new run has all that is stored, but the store may never reach the revision that was waited for."""
     async with staff(paused=paused) as (it, roll_back):

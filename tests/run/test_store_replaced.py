@@ -21,9 +21,7 @@ from tests.helpers.pools import Pool
 Reply = TypeVar("Reply")
 
 
-async def test_runs_restart_when_another_store_replaces_theirs(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_runs_restart_when_another_store_replaces_theirs(autojump_clock: MockClock) -> None:
     """The report has the error. The next run sees the content of the new store and nothing of the old one."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)

@@ -96,7 +96,7 @@ async def rolled_back(*, streams_break: bool = True) -> AsyncIterator[RolledBack
 
 
 async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_previous_revision(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The new commits of the store are another history. No run writes to it either."""
     async with rolled_back() as it:
@@ -112,9 +112,7 @@ async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_previous_re
         assert it.copy.position.revision == stands_at
 
 
-async def test_runs_restart_when_a_rolled_back_store_is_accepted(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_runs_restart_when_a_rolled_back_store_is_accepted(autojump_clock: MockClock) -> None:
     """The runs see the content of the store and nothing that they cached before. A second acceptance has no effect."""
     async with rolled_back() as it:
         assert it.engine.accept_store()
@@ -126,9 +124,7 @@ async def test_runs_restart_when_a_rolled_back_store_is_accepted(
         assert not it.engine.accept_store()
 
 
-async def test_runs_restart_when_a_restored_store_has_a_new_id(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_runs_restart_when_a_restored_store_has_a_new_id(autojump_clock: MockClock) -> None:
     """A restore that changes the store's id needs no acceptance."""
     async with rolled_back() as it:
         _give_id(it.copy, "restored")
@@ -141,7 +137,7 @@ async def test_runs_restart_when_a_restored_store_has_a_new_id(
 
 
 async def test_no_run_begins_on_the_cache_of_a_lost_history_while_its_streams_are_silent(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The fence of the next run is a new commit, but not above what is cached."""
     async with rolled_back(streams_break=False) as it:

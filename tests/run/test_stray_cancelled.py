@@ -131,10 +131,7 @@ PLACES: list[tuple[Callable[[Program], None], type[object], type[BaseException]]
 
 @pytest.mark.parametrize(("place", "kind", "expected"), PLACES)
 async def test_kept_cancelled_is_reported_as_a_failure_of_its_function(
-    place: Callable[[Program], None],
-    kind: type[object],
-    expected: type[BaseException],
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    place: Callable[[Program], None], kind: type[object], expected: type[BaseException], autojump_clock: MockClock
 ) -> None:
     """Each event names the controller, and no other kind of event reports the failure."""
     program = Program(await _kept())
@@ -156,9 +153,7 @@ async def test_kept_cancelled_is_reported_as_a_failure_of_its_function(
     assert restarts == (2 if kind is events.RunEnded else 0)
 
 
-async def test_reconcile_that_raises_a_kept_cancelled_is_retried(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_reconcile_that_raises_a_kept_cancelled_is_retried(autojump_clock: MockClock) -> None:
     """The report has the key and the time of the next attempt, and the Cancelled as the cause."""
     program = Program(await _kept())
     _in_reconcile(program)
@@ -174,8 +169,7 @@ async def test_reconcile_that_raises_a_kept_cancelled_is_retried(
 
 
 async def test_report_that_raises_a_kept_cancelled_loses_only_that_event(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-    failed_reports: list[BaseException],
+    autojump_clock: MockClock, failed_reports: list[BaseException]
 ) -> None:
     """A report does not wait, so Trio cannot have canceled it."""
     kept, staff = await _kept(), Staff()

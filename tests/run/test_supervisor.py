@@ -91,9 +91,7 @@ class _EndsAtOnce:
         return ControllerStatus("pools", "starting", 0.0)
 
 
-async def test_lost_lease_is_requested_again_at_once(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_lost_lease_is_requested_again_at_once(autojump_clock: MockClock) -> None:
     """The loss of a lease is not a failure: it delays no run, and earlier failures are forgotten."""
     ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
     delays: list[float | None] = []
@@ -115,9 +113,7 @@ async def test_lost_lease_is_requested_again_at_once(
     assert delays[2:] == [0.0, 0.0, 0.5]
 
 
-async def test_failure_counts_from_the_last_run_that_reconciled_for_long(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_failure_counts_from_the_last_run_that_reconciled_for_long(autojump_clock: MockClock) -> None:
     """Without one, it counts from the first failure. A run that reconciles for less time does not begin it again."""
     reconciled, began, ended = [0.0, 1.9, 2.0, 0.0, 9.0, 1.9], list[float | None](), list[float]()
 
@@ -150,9 +146,7 @@ class _Proxy(PassingChannel):
         return await super().unary(*call, **options)
 
 
-async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_standby_survives_wrong_answers_after_an_engine_has_answered(autojump_clock: MockClock) -> None:
     """An engine has named the leader before. Otherwise, wrong answers would end the process."""
     proxy = _Proxy(InProcessChannel(LeaseService(MemoryBackend())))
     leases = LeaseClient(proxy)
@@ -182,9 +176,7 @@ async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
         await supervisor().supervise()
 
 
-async def test_c6_keys_and_changes_that_a_run_left_survive_a_standby(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_c6_keys_and_changes_that_a_run_left_survive_a_standby(autojump_clock: MockClock) -> None:
     """The next run gets them, although another process has led in between. Only the subscriptions end."""
     leases = LeaseClient(InProcessChannel(LeaseService(MemoryBackend())))
     left = Owed([key("ada")], [(TEAM.name, Applied(key("grace"), None, stored("grace", 7), 7))])
@@ -222,9 +214,7 @@ async def test_c6_keys_and_changes_that_a_run_left_survive_a_standby(
     assert given == [Owed(), left]
 
 
-async def test_c10_status_summarizes_the_errors_of_many_tasks(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_c10_status_summarizes_the_errors_of_many_tasks(autojump_clock: MockClock) -> None:
     """Each error is named once, however deeply it is nested, with the number of times that it was raised."""
     workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
     ended = ExceptionGroup("the run", [workers, SourceFailed("c")])

@@ -180,10 +180,7 @@ PLACES = [
 @pytest.mark.parametrize("error", [*ERRORS, *UNFORMATTED])
 @pytest.mark.parametrize("place", PLACES)
 async def test_error_without_a_text_is_logged_and_the_engine_continues(
-    place: Callable[[Program], None],
-    error: type[Exception],
-    verbose: bool,
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    place: Callable[[Program], None], error: type[Exception], verbose: bool, autojump_clock: MockClock
 ) -> None:
     """The log has the class of the error."""
     program = Program(error)
@@ -233,9 +230,7 @@ class Odd:
         raise LookupError("no repr")
 
 
-async def test_reconcile_fails_if_it_returns_a_value_without_a_repr(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_reconcile_fails_if_it_returns_a_value_without_a_repr(autojump_clock: MockClock) -> None:
     """The key is retried, and no run ends."""
     staff = Staff()
 

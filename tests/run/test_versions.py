@@ -28,9 +28,7 @@ class Job:
     name: str = headway.field(1)
 
 
-async def test_c5_write_in_another_version_is_visible_in_both(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_c5_write_in_another_version_is_visible_in_both(autojump_clock: MockClock) -> None:
     """After the write, the resource is absent in the old version and present in the new version."""
     app = headway.App("versions")
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
@@ -73,9 +71,7 @@ def converted(name: str = "converted") -> tuple[headway.App, ResourceType[Old], 
     return app, old, new
 
 
-async def test_c5_write_is_visible_at_once_in_every_convertible_version(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_c5_write_is_visible_at_once_in_every_convertible_version(autojump_clock: MockClock) -> None:
     """The controller that made the write sees it in its caches of both versions. An update removes it from no cache."""
     app, old, new = converted()
     job = app.type("versions", "v1", "Job", Job)
@@ -122,9 +118,7 @@ def _text(found: headway.Resource[Old] | headway.Resource[New] | None) -> str:
     return found.data.text
 
 
-async def test_c6_controllers_of_each_version_reconcile_changes_of_all_versions(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_c6_controllers_of_each_version_reconcile_changes_of_all_versions(autojump_clock: MockClock) -> None:
     """The changes include deletions, and resources that were stored before the converter was declared."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
@@ -156,9 +150,7 @@ async def test_c6_controllers_of_each_version_reconcile_changes_of_all_versions(
     assert seen == {"v1": ["a", "b", "c", "gone"], "v2": ["a", "b", "c", "gone"]}
 
 
-async def test_c6_new_converter_hides_no_deletion(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_c6_new_converter_hides_no_deletion(autojump_clock: MockClock) -> None:
     """A run reads the deletions since the previous run, whichever versions that run used."""
     seen: list[str] = []
 
@@ -187,9 +179,7 @@ async def test_c6_new_converter_hides_no_deletion(
     assert seen == ["a", "gone"]
 
 
-async def test_unconvertible_resource_fails_only_its_own_reconciles(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_unconvertible_resource_fails_only_its_own_reconciles(autojump_clock: MockClock) -> None:
     """The reconciles fail with an error that names the resource. Indexes leave it out, and it is reported once."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
@@ -241,7 +231,7 @@ class Pear:
 
 
 async def test_index_leaves_out_an_unconvertible_resource_whatever_its_type_is_called(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    autojump_clock: MockClock,
 ) -> None:
     """The marker in place of its payload has the name of the stored type. By chance, this one decodes as a message."""
     former, app = headway.App("former"), headway.App("later")

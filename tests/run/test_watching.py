@@ -16,7 +16,7 @@ from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
 
-async def test_predicate_rejects_only_the_changes_that_it_names(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_predicate_rejects_only_the_changes_that_it_names(autojump_clock: MockClock) -> None:
     """This holds for the managed type and for a watched one. Creations and deletions pass."""
     staff, seen = Staff(), list[str]()
 
@@ -60,7 +60,7 @@ async def test_predicate_rejects_only_the_changes_that_it_names(autojump_clock: 
         await looks("core")
 
 
-async def test_resources_cached_at_the_start_of_a_run_are_not_rejected(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_resources_cached_at_the_start_of_a_run_are_not_rejected(autojump_clock: MockClock) -> None:
     """All managed resources pass. A watched resource passes if a predicate function accepts it."""
     store = MemoryBackend()
     first = Staff()
@@ -91,7 +91,7 @@ async def test_resources_cached_at_the_start_of_a_run_are_not_rejected(autojump_
     assert {str(each).partition(" at ")[0] for each in reasons} == {"started", "Account ada started"}
 
 
-async def test_change_is_kept_while_its_predicate_raises(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_change_is_kept_while_its_predicate_raises(autojump_clock: MockClock) -> None:
     """The predicate is named and called again with growing delays.
 
     The controller is not idle, and no change is lost.
@@ -121,7 +121,7 @@ async def test_change_is_kept_while_its_predicate_raises(autojump_clock: MockClo
     assert failed[0].mapper.endswith("fickle")
 
 
-async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: MockClock) -> None:
     """An unneeded status write returns the revision of another writer. The change of that writer still counts."""
     staff, seen = Staff(), list[list[str]]()
 
@@ -153,7 +153,7 @@ async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: Mo
         assert len(seen) == 3
 
 
-async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(autojump_clock: MockClock) -> None:
     """The change with the revision that the unneeded write returned is mapped."""
     staff, seen = Staff(), list[str]()
 
@@ -183,8 +183,7 @@ async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(
 
 @pytest.mark.parametrize("another", [True, False])
 async def test_c6_status_that_another_writer_has_set_first_still_counts(
-    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
-    another: bool,
+    autojump_clock: MockClock, another: bool
 ) -> None:
     """The run sets the same status before it has received that commit, which may be the store's last or not."""
     staff, seen = Staff(), list[str]()
@@ -215,7 +214,7 @@ async def test_c6_status_that_another_writer_has_set_first_still_counts(
         assert sorted(set(seen)) == (["core", "first", "other"] if another else ["core", "first"])
 
 
-async def test_mapper_of_old_and_new_state_is_called_once_per_change(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_mapper_of_old_and_new_state_is_called_once_per_change(autojump_clock: MockClock) -> None:
     staff, changes, seen = Staff(), list[tuple[str, str]](), list[str]()
 
     def moved(
@@ -239,7 +238,7 @@ async def test_mapper_of_old_and_new_state_is_called_once_per_change(autojump_cl
     assert seen == ["both"]
 
 
-async def test_resources_owned_by_a_changed_one_are_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_resources_owned_by_a_changed_one_are_reconciled(autojump_clock: MockClock) -> None:
     """mappers.owned adds the index that it needs to the managed type."""
     staff, seen = Staff(), list[str]()
 

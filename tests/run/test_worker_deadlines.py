@@ -104,9 +104,7 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
     assert {found for name, found in first.items() if name.startswith("quick")} == {("done", "", 0.0)}
 
 
-async def test_a_timeout_has_the_traceback_of_the_reconcile(
-    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # for virtual time
-) -> None:
+async def test_a_timeout_has_the_traceback_of_the_reconcile(autojump_clock: trio.testing.MockClock) -> None:
     """The log shows the line at which the reconcile waited, also if a task in its nursery waited there.
 
     The status says that the reconcile timed out.

@@ -254,7 +254,7 @@ async def test_interval_applies_in_process_and_over_the_network(
             mock_clock.jump(60)
 
 
-async def test_bookmarks_that_are_held_in_turn_share_a_cancel_scope(autojump_clock: trio.testing.MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_bookmarks_that_are_held_in_turn_share_a_cancel_scope(autojump_clock: trio.testing.MockClock) -> None:
     """A watcher of a quiet part of a busy store sees a bookmark for each commit, and a scope costs more than that."""
     scopes: list[object] = []
 

@@ -15,7 +15,7 @@ from headway.testing import Fault, ScriptedChannel, one_shot, stored
 from tests.helpers.one_shot_staff import Account, Staff, Team
 
 
-async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: MockClock) -> None:
     """Nothing is reconciled before it, and its writes are stored afterwards."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
@@ -40,7 +40,7 @@ async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: M
         assert staff.started == 1
 
 
-async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockClock) -> None:
     """Each request has its reason. Resources that existed before the test cause no requests."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
@@ -53,14 +53,14 @@ async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockCloc
         assert (request.id.name, request.reasons[0].type) == ("core", staff.account.name)
 
 
-async def test_missing_resource_may_be_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_missing_resource_may_be_reconciled(autojump_clock: MockClock) -> None:
     """A reconcile sees no resource after a deletion."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         assert await shot.reconcile("nobody") == headway.testing.Shot(None, ())
 
 
-async def test_reconcile_sees_no_more_than_in_production(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconcile_sees_no_more_than_in_production(autojump_clock: MockClock) -> None:
     """A write whose answer is lost is not in the cache before it is resolved."""
     staff, script = Staff(), ScriptedChannel()
     async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
@@ -75,7 +75,7 @@ async def test_reconcile_sees_no_more_than_in_production(autojump_clock: MockClo
         assert [each.what for each in done.written] == ["status"]
 
 
-async def test_mapper_can_be_called_directly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_mapper_can_be_called_directly(autojump_clock: MockClock) -> None:
     """The call maps both states and returns each id once. The resources need not be stored."""
     staff = Staff()
     one, two = stored(staff.team.new("one", Team())), stored(staff.team.new("two", Team()))
@@ -88,7 +88,7 @@ async def test_mapper_can_be_called_directly(autojump_clock: MockClock) -> None:
             await shot.mapped(staff.team, new=one)
 
 
-async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> None:
     """The reconcile has the fence and the term of the key's shard, as in a worker."""
     app = headway.App("spread")
     team = app.type("spread", "v1", "Team", Team)
@@ -114,7 +114,7 @@ async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> 
         assert shot.runtime not in runtimes
 
 
-async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock: MockClock) -> None:
     """Its own writes cause no reconcile, as in production."""
     app = headway.App("own")
     team = app.type("own", "v1", "Team", Team)
@@ -132,7 +132,7 @@ async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock:
         assert await shot.requests() == []
 
 
-async def test_changes_by_other_writers_are_awaited(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_changes_by_other_writers_are_awaited(autojump_clock: MockClock) -> None:
     """The requests that they cause are reported after that."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
@@ -140,7 +140,7 @@ async def test_changes_by_other_writers_are_awaited(autojump_clock: MockClock) -
         assert [each.id.name for each in await shot.requests()] == ["core"]
 
 
-async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> None:
     """Any writer's change counts. A mapper that is called directly waits, too."""
     staff, script = Staff(), ScriptedChannel()
     async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot, trio.open_nursery() as nursery:
@@ -172,7 +172,7 @@ async def test_existing_resource_causes_no_request(tmp_path: Path) -> None:
         assert [each.name for each in shot.runtime.cache.list(staff.team)] == ["core"]
 
 
-async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None:
     """The call returns the time of the next one."""
     app = headway.App("timed")
     team = app.type("timed", "v1", "Team", Team)

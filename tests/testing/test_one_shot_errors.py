@@ -28,7 +28,7 @@ async def test_exception_of_a_reconcile_is_raised(autojump_clock: MockClock) -> 
         assert autojump_clock.current_time() - before == pytest.approx(30, abs=1)
 
 
-async def test_refused_write_is_recorded(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_refused_write_is_recorded(autojump_clock: MockClock) -> None:
     """The test puts its own channel between the controller and the store."""
     staff, script = Staff(), ScriptedChannel()
     async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
@@ -49,7 +49,7 @@ async def test_unknown_controller_is_named() -> None:
             pass
 
 
-async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:
     """The error is the same as in production."""
     app = headway.App("odd")
     team = app.type("odd", "v1", "Team", Team)
@@ -63,7 +63,7 @@ async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:  # no
             await shot.reconcile("x")
 
 
-async def test_request_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_request_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:
     """A request is a name, an id or a resource. Anything else is refused, and so is an invalid attempt."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
@@ -124,7 +124,7 @@ async def test_exception_of_a_mapper_is_raised(autojump_clock: MockClock) -> Non
         assert [each.id.name for each in await shot.requests()] == ["core"]
 
 
-async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -> None:
     """The change is kept and mapped again, as if the mapper had raised."""
     app = headway.App("mapped")
     team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
@@ -143,7 +143,7 @@ async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -
     assert [each.retry_after for each in events if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
 
-async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:
     """`on_start` has failed and the run continues, as in production."""
     app = headway.App("logged")
 
@@ -174,7 +174,7 @@ async def test_daemon_cannot_be_called() -> None:
             pass
 
 
-async def test_mapper_that_changes_its_input_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_mapper_that_changes_its_input_is_found(autojump_clock: MockClock) -> None:
     """The error is raised whether the test or a change has called the mapper."""
     staff = Staff()
 

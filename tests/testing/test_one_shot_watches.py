@@ -30,7 +30,7 @@ def watching(staff: Staff) -> list[str]:
     return calls
 
 
-async def test_reconcile_that_adds_a_watch_is_called_again_in_the_next_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_reconcile_that_adds_a_watch_is_called_again_in_the_next_run(autojump_clock: MockClock) -> None:
     staff = Staff()
     calls = watching(staff)
     async with one_shot(staff.app, "look") as shot:
@@ -46,7 +46,7 @@ async def test_reconcile_that_adds_a_watch_is_called_again_in_the_next_run(autoj
         assert request.reasons[0].type == staff.account.name
 
 
-async def test_mapper_of_an_added_watch_can_be_called(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_mapper_of_an_added_watch_can_be_called(autojump_clock: MockClock) -> None:
     staff = Staff()
     watching(staff)
     async with one_shot(staff.app, "look") as shot:
@@ -58,7 +58,7 @@ async def test_mapper_of_an_added_watch_can_be_called(autojump_clock: MockClock)
         assert [id.name for id in await shot.mapped(staff.account, new=account)] == ["core"]
 
 
-async def test_other_error_of_a_closed_block_propagates(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_other_error_of_a_closed_block_propagates(autojump_clock: MockClock) -> None:
     """Only the end of the run calls the reconciler again."""
     staff, calls = Staff(), list[Any]()
 

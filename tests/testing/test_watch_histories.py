@@ -92,10 +92,7 @@ async def keeps_every_rule_in_the_process(stores: list[Backend]) -> None:
 
 
 @pytest.mark.parametrize("stores", ["memory"], indirect=True)
-async def test_watches_in_memory_keep_every_rule(
-    stores: list[Backend],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_watches_in_memory_keep_every_rule(stores: list[Backend], autojump_clock: MockClock) -> None:
     """Watchers come, leave, resume, or fall behind. Virtual time makes the run repeatable."""
     await keeps_every_rule_in_the_process(stores)
 
@@ -191,10 +188,7 @@ def test_every_broken_promise_is_tested() -> None:
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_watch_that_breaks_a_promise_is_found(
-    lie: type[Lie],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_watch_that_breaks_a_promise_is_found(lie: type[Lie], autojump_clock: MockClock) -> None:
     """The lie breaks its own rule, and no unrelated one. In some schedules a lie has no effect."""
     rules, others = LIES[lie]
     found: set[str] = set()
@@ -207,16 +201,12 @@ async def test_watch_that_breaks_a_promise_is_found(
     assert found <= rules | others | {"selected"}
 
 
-async def test_commit_that_no_watcher_receives_is_found(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_commit_that_no_watcher_receives_is_found(autojump_clock: MockClock) -> None:
     """The answers to its writers reveal it."""
     assert "durable" in await broken_by(1, lies.SkipsACommit, "watcher", "witness")
 
 
-async def test_load_in_memory_is_repeatable(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_load_in_memory_is_repeatable(autojump_clock: MockClock) -> None:
     """A violation that was found with a seed can be found again."""
     ran = []
     for _ in range(2):

@@ -72,7 +72,7 @@ async def test_many_writers_each_have_a_trace_of_their_own(store: str) -> None:
     assert {each.attributes["name"]: each.trace for each in spans.named("write")} == traces
 
 
-async def test_coalesced_key_has_links_to_all_its_causes(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_coalesced_key_has_links_to_all_its_causes(autojump_clock: MockClock) -> None:
     """Three traced writes arrive while the key is in hand. The next reconcile is in the trace of the first of them."""
     spans, staff = Spans(), Staff()
     begun, go_on = trio.Event(), trio.Event()
@@ -196,7 +196,7 @@ async def test_permanent_failure_and_requeue_are_outcomes_of_the_span() -> None:
     }
 
 
-async def test_missed_deadline_is_an_error_of_the_span(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+async def test_missed_deadline_is_an_error_of_the_span(autojump_clock: MockClock) -> None:
     spans, app = Spans(), headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
 

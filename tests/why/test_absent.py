@@ -101,9 +101,7 @@ async def staged(*, shared: bool = False) -> AsyncIterator[Staged]:
         WALL.reset(token)
 
 
-async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resources(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resources(autojump_clock: MockClock) -> None:
     async with staged() as stage:
         server = stage.servers[0]
         async with server.attended("web-1", TEAMS) as questions:
@@ -118,9 +116,7 @@ async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resour
         assert await stage.look(server) == [TEAMS]
 
 
-async def test_restart_of_the_server_does_not_begin_another_day(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_restart_of_the_server_does_not_begin_another_day(autojump_clock: MockClock) -> None:
     """A controller that was removed from a program would be missed for a day after each restart."""
     async with staged() as stage:
         server = stage.servers[0]
@@ -135,7 +131,7 @@ async def test_restart_of_the_server_does_not_begin_another_day(
 
 
 async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_controller_is_missed(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,
 ) -> None:
     async with staged() as stage:
         server = stage.servers[0]
@@ -162,7 +158,7 @@ async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_cont
 
 
 async def test_absence_begins_when_the_last_process_has_stopped_running_the_controller(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,
 ) -> None:
     """A process keeps its name through an upgrade that renames its controller."""
     async with staged() as stage:
@@ -180,9 +176,7 @@ async def test_absence_begins_when_the_last_process_has_stopped_running_the_cont
             assert (absent.process, absent.since) == ("web-2", stopped)
 
 
-async def test_controller_whose_lease_is_held_runs_somewhere(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_controller_whose_lease_is_held_runs_somewhere(autojump_clock: MockClock) -> None:
     """A lease of another controller says nothing."""
     async with staged() as stage:
         server = stage.servers[0]
@@ -197,10 +191,7 @@ async def test_controller_whose_lease_is_held_runs_somewhere(
 
 
 @pytest.mark.parametrize("ahead", [-50_000.0, 0.0, 50_000.0], ids=["behind", "equal", "ahead"])
-async def test_worker_that_moves_to_another_server_is_never_missed(
-    ahead: float,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_worker_that_moves_to_another_server_is_never_missed(ahead: float, autojump_clock: MockClock) -> None:
     """The record of the first server is new, so the second one would not write it for ten minutes. Nor do the clocks of
     the two agree.
     """
@@ -230,9 +221,7 @@ async def test_worker_that_moves_to_another_server_is_never_missed(
         assert len(versions) == 1
 
 
-async def test_controller_in_another_server_itself_is_not_missed(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_controller_in_another_server_itself_is_not_missed(autojump_clock: MockClock) -> None:
     async with staged(shared=True) as stage:
         first, second = stage.servers
         async with first.attended("web-1", TEAMS) as questions:
@@ -249,9 +238,7 @@ async def test_controller_in_another_server_itself_is_not_missed(
         assert await stage.look(first, second, looks=_absent.BELIEVED + _absent.SHARED_GRACE + 2) == [TEAMS]
 
 
-async def test_new_server_asks_the_others_before_it_misses_a_controller(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_new_server_asks_the_others_before_it_misses_a_controller(autojump_clock: MockClock) -> None:
     async with staged(shared=True) as stage:
         first, second = stage.servers
         async with second.attended("web-1", TEAMS) as questions:
@@ -312,9 +299,7 @@ async def test_controller_that_is_back_is_not_missed_while_the_store_refuses_eve
     del autojump_clock
 
 
-async def test_record_is_refreshed_rarely(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_record_is_refreshed_rarely(autojump_clock: MockClock) -> None:
     async with staged(shared=True) as stage:
         first, second = stage.servers
         async with first.attended("web-1", TEAMS) as one, second.attended("web-2", TEAMS) as two:
@@ -327,9 +312,7 @@ async def test_record_is_refreshed_rarely(
             assert len(versions) == 2
 
 
-async def test_old_record_is_deleted_unless_its_type_has_resources(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_old_record_is_deleted_unless_its_type_has_resources(autojump_clock: MockClock) -> None:
     async with staged() as stage:
         server = stage.servers[0]
         async with server.attended("web-1", TEAMS, "staff/groups") as questions:
@@ -349,10 +332,7 @@ async def test_old_record_is_deleted_unless_its_type_has_resources(
             assert (await stage.record()).controller == TEAMS
 
 
-async def test_number_of_records_is_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_number_of_records_is_bounded(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     """A caller chooses the names of its controllers."""
     monkeypatch.setattr(_absent, "MOST_RECORDS", 2)
     async with staged() as stage, AsyncExitStack() as stack:
@@ -365,8 +345,7 @@ async def test_number_of_records_is_bounded(
 
 
 async def test_records_of_one_app_leave_room_for_others(
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """A caller with a right to the leases of one app invents controllers. Those of other apps are missed as before."""
     monkeypatch.setattr(_absent, "MOST_RECORDS", 4)
@@ -380,10 +359,7 @@ async def test_records_of_one_app_leave_room_for_others(
         assert found == {"mine/0", "mine/1", "mine/2", TEAMS}
 
 
-async def test_server_without_workers_does_not_look(
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_server_without_workers_does_not_look(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     looks: list[None] = []
     look = Absences._look
 
@@ -398,10 +374,7 @@ async def test_server_without_workers_does_not_look(
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-async def test_controllers_of_one_name_in_two_processes_are_reported(
-    servers: int,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
-) -> None:
+async def test_controllers_of_one_name_in_two_processes_are_reported(servers: int, autojump_clock: MockClock) -> None:
     """They share a finalizer: one of them may not clean up. In one process they are refused."""
     async with staged(shared=servers == 2) as stage:
         first, second = stage.servers[0], stage.servers[servers - 1]

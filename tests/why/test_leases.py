@@ -103,7 +103,7 @@ async def silent(_: str) -> Sequence[CurrentLease]:
 
 
 async def test_lease_that_has_ended_has_no_holder_and_a_store_that_is_away_prevents_no_answer(
-    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def none(_: str) -> Sequence[CurrentLease]:
         return []

@@ -171,10 +171,7 @@ async def test_quiet_subscription_reports_its_progress(anywhere: Subscriber) -> 
         assert begin.store.revision < at <= item.position.store.revision
 
 
-async def test_progress_waits_for_its_interval(
-    in_memory: Subscriber,
-    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the fixture is in effect
-) -> None:
+async def test_progress_waits_for_its_interval(in_memory: Subscriber, autojump_clock: trio.testing.MockClock) -> None:
     """A busy store does not wake a quiet subscriber more often. A commit is never delayed."""
     backend = in_memory.backend
     async with in_memory.open(everything(), interval=10_000) as items:
