@@ -60,13 +60,6 @@ MUTANTS = (
         _CONTRACT,
     ),
     Mutant(
-        "a change that a write has overtaken is not mapped",
-        "cache/_type_store.py",
-        "                    self._overtaken.append(Applied(key, was, new, revision))\n",
-        "                    pass\n",
-        _CONTRACT,
-    ),
-    Mutant(
         "an own write that the next one has overtaken is mapped as a creation",
         "cache/_type_store.py",
         "if (revision, key) not in self._reported:",
@@ -147,13 +140,6 @@ MUTANTS = (
     ),
     # --- own writes ---
     Mutant(
-        "an acknowledged write is not shown at once",
-        "run/_fence.py",
-        "informer.reply(write.key, write.stored, write.position)",
-        "pass",
-        _WRITES,
-    ),
-    Mutant(
         "a write with an unknown outcome holds no key back",
         "run/_fence.py",
         "self._queue.hold()",
@@ -194,13 +180,6 @@ MUTANTS = (
         "queue/_machine.py",
         "            self._back_off_until(entry, end, now)\n            entry = self._lanes.pop()",
         "            del self._entries[entry.key]\n            entry = self._lanes.pop()",
-        "run/test_min_interval.py",
-    ),
-    Mutant(
-        "the interval of a key never begins",
-        "queue/_machine.py",
-        "ends[entry.key] = now + self.min_interval",
-        "pass",
         "run/test_min_interval.py",
     ),
     Mutant(
@@ -285,14 +264,6 @@ MUTANTS = (
         "run/test_division_changes.py",
     ),
     Mutant(
-        "a released lease's term can still write",
-        "storage/_memory.py",
-        "        self._raise(scope_of(lease.name), (lease.term + 1, 0))\n",
-        "",
-        "storage/test_conformance.py",
-        "memory",
-    ),
-    Mutant(
         "a lease counts as held for longer than it is",
         "client/_hold.py",
         "SURE = 0.8",
@@ -305,14 +276,6 @@ MUTANTS = (
         "self._why = error\n                    self._block.cancel()\n",
         "self._why = error\n",
         "client/test_hold_lease.py",
-    ),
-    # --- data given to programs ---
-    Mutant(
-        "metadata is returned without a copy",
-        "resource/_resource.py",
-        "self._metadata = dict(self._message.metadata)",
-        "self._metadata = self._message.metadata",
-        _FURTHER,
     ),
     # --- durability ---
     Mutant(
@@ -348,28 +311,12 @@ MUTANTS = (
         "in_memory_keep",
     ),
     Mutant(
-        "a watcher that is too far behind gets no error",
-        "storage/_log.py",
-        "            if cursor.revision < log.gone:\n",
-        "            if False:\n",
-        _HISTORIES,
-        "in_memory_keep",
-    ),
-    Mutant(
         "history is not bounded by bytes",
         "storage/_log.py",
         " or self._bytes > self._max_bytes",
         "",
         "storage/test_log.py",
         "bytes",
-    ),
-    Mutant(
-        "a position with compacted history is accepted",
-        "storage/_log.py",
-        "        if after < self.floor:\n",
-        "        if False:\n",
-        _HISTORIES,
-        "in_memory_keep or (process and sqlite)",
     ),
     Mutant(
         "a snapshot ends after its first chunk",

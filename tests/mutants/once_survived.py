@@ -41,13 +41,6 @@ ONCE_SURVIVED = (
         "run/test_shard_queue.py",
     ),
     Mutant(
-        "a deletion at exactly the first revision of the cache is skipped",
-        "run/_priming.py",
-        "if change.deleted and change.revision <= until",
-        "if change.deleted and change.revision < until",
-        "run/test_starts_and_ends.py",
-    ),
-    Mutant(
         "a run starts at the raise before its initialiser",
         "run/_run.py",
         "raised = again._replace(checkpoint=raised.checkpoint)",

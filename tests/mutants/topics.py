@@ -41,14 +41,6 @@ TOPIC_MUTANTS = (
         _RIGHTS,
     ),
     Mutant(
-        "everything of a topic without a wildcard",
-        "service/_subscribe_admission.py",
-        "if wanted == ANY_SUBJECT and not topic.wildcard:",
-        "if False:",
-        _SERVICE,
-        "m1",
-    ),
-    Mutant(
         "a topic keeps everything",
         "subscription/_topic_log.py",
         "while (self._events > self._max_events or self._bytes > self._max_bytes) and self.floor + 1 < self.head:",
