@@ -26,7 +26,7 @@ from tests.helpers.resources import Team
 from tests.helpers.rig import Rig
 
 
-def _tasks() -> set[trio.lowlevel.Task]:
+def tasks_below() -> set[trio.lowlevel.Task]:
     """Return all tasks below the test's own task."""
     found: set[trio.lowlevel.Task] = set()
     waiting = list(trio.lowlevel.current_task().child_nurseries)
@@ -45,12 +45,12 @@ async def test_no_task_outlives_the_block(autojump_clock: MockClock) -> None:
         rig.channel.stall(rig.pools.summary)
         await rig.write_pool("a")
         await wait_all_tasks_blocked()
-        names = {task.name for task in _tasks()}
+        names = {task.name for task in tasks_below()}
         assert {"controller test/pools", "the stream of test.v1.Pool", "priming test.v1.Summary"} <= names
         rig.channel.release(rig.pools.summary)
         await trio.sleep(1)
-        assert "worker 2 of test/pools" in {task.name for task in _tasks()}
-    assert not _tasks()
+        assert "worker 2 of test/pools" in {task.name for task in tasks_below()}
+    assert not tasks_below()
 
 
 class Mine(Exception):
@@ -72,7 +72,7 @@ async def test_error_of_the_block_leaves_unwrapped(autojump_clock: MockClock) ->
         await fail()
     assert str(caught.value) == "as it was"
     assert isinstance(caught.value.__cause__, LookupError)
-    assert not _tasks()
+    assert not tasks_below()
 
 
 async def test_exception_group_of_the_block_stays_a_group(autojump_clock: MockClock) -> None:
@@ -104,7 +104,7 @@ async def test_block_can_be_canceled(autojump_clock: MockClock) -> None:
             await trio.sleep_forever()
     assert scope.cancelled_caught
     assert autojump_clock.current_time() == pytest.approx(5, abs=1.01)
-    assert not _tasks()
+    assert not tasks_below()
 
 
 @pytest.mark.parametrize("given", ["App", None, headway.App])

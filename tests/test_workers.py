@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -26,12 +26,12 @@ PATIENCE = 50.0
 
 
 class Program:
-    """A process that runs `place_program`, and its output so far."""
+    """A process that runs a program, and its output so far."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.lines: list[str] = []
-        self._changed = trio.Event()
+        self.changed = trio.Event()
 
     async def read(self) -> None:
         """Read its output until it ends."""
@@ -39,30 +39,43 @@ class Program:
         assert self.process.stdout is not None
         async for part in self.process.stdout:
             *lines, rest = (rest + part).split(b"\n")
-            self.lines += [line.decode() for line in lines]
-            self._changed.set()
-            self._changed = trio.Event()
+            for line in lines:
+                self.take(line.decode())
+            self.changed.set()
+            self.changed = trio.Event()
+
+    def take(self, line: str) -> None:
+        """Take a line of the output."""
+        self.lines.append(line)
 
     async def wait_line(self, text: str) -> str:
         """Wait for a line with this prefix, and return it."""
         with trio.fail_after(PATIENCE):
             while not (found := [line for line in self.lines if line.startswith(text)]):
-                await self._changed.wait()
+                await self.changed.wait()
         return found[0]
 
 
+P = TypeVar("P", bound=Program)
+
+
 @asynccontextmanager
-async def program(engine: headway.Engine, name: str) -> AsyncIterator[Program]:
-    """Run the program. It is killed at the end of the block."""
-    command = [sys.executable, "-m", "tests.helpers.place_program", engine.addresses[0], name]
+async def running(make: Callable[[trio.Process], P], module: str, *arguments: str) -> AsyncIterator[P]:
+    """Run a program of the helpers. It is killed at the end of the block."""
+    command = [sys.executable, "-m", f"tests.helpers.{module}", *arguments]
     start = partial(trio.run_process, command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     async with trio.open_nursery() as nursery:
-        run = Program(await nursery.start(start))
+        run = make(await nursery.start(start))
         nursery.start_soon(run.read)
         try:
             yield run
         finally:
             run.process.kill()
+
+
+def program(engine: headway.Engine, name: str) -> AbstractAsyncContextManager[Program]:
+    """Run `place_program`."""
+    return running(Program, "place_program", engine.addresses[0], name)
 
 
 def types_of(placed: headway.App) -> headway.App:

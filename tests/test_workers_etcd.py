@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from typing_extensions import override
 
 import headway
 from tests.helpers.cluster import Job
 from tests.helpers.etcd_server import EtcdServer
 from tests.helpers.shard_program import LINGER, app_of
+from tests.test_workers import Program, running, types_of
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 50.0
@@ -27,38 +25,30 @@ PLACED, JOB, COPY = app_of("")
 NAMES = [f"job-{number}" for number in range(16)]
 
 
-class Worker:
+class Worker(Program):
     """A worker process, and the reconciles that it has printed: the key, the beginning and the end of each."""
 
     def __init__(self, process: trio.Process) -> None:
-        self.process = process
+        super().__init__(process)
         self.open: dict[str, float] = {}
         self.done: list[tuple[str, float, float]] = []
-        self.other: list[str] = []
-        self._changed = trio.Event()
 
-    async def read(self) -> None:
-        """Read its output until it ends."""
-        rest = b""
-        assert self.process.stdout is not None
-        async for part in self.process.stdout:
-            *lines, rest = (rest + part).split(b"\n")
-            for words in (line.decode().split() for line in lines):
-                if words[:1] == ["begin"]:
-                    assert words[1] not in self.open, f"{words[1]} is reconciled twice at once in one process"
-                    self.open[words[1]] = float(words[2])
-                elif words[:1] == ["end"]:
-                    self.done.append((words[1], self.open.pop(words[1]), float(words[2])))
-                else:
-                    self.other.append(" ".join(words))
-            self._changed.set()
-            self._changed = trio.Event()
+    @override
+    def take(self, line: str) -> None:
+        words = line.split()
+        if words[:1] == ["begin"]:
+            assert words[1] not in self.open, f"{words[1]} is reconciled twice at once in one process"
+            self.open[words[1]] = float(words[2])
+        elif words[:1] == ["end"]:
+            self.done.append((words[1], self.open.pop(words[1]), float(words[2])))
+        else:
+            super().take(" ".join(words))
 
     async def wait_begun(self) -> None:
         """Wait until a reconcile is in progress."""
         with trio.fail_after(PATIENCE):
             while not self.open:
-                await self._changed.wait()
+                await self.changed.wait()
 
     def spans(self, killed_at: float = math.inf) -> list[tuple[str, float, float]]:
         """Return all reconciles. Those that had not ended did so when the process was killed."""
@@ -69,27 +59,15 @@ class Worker:
         return {key for key, _, _ in self.spans()}
 
 
-@asynccontextmanager
-async def worker(engine: headway.Engine, name: str) -> AsyncIterator[Worker]:
+def worker(engine: headway.Engine, name: str) -> AbstractAsyncContextManager[Worker]:
     """Run the program against one server. It is killed at the end of the block."""
-    command = [sys.executable, "-m", "tests.helpers.shard_program", engine.addresses[0], name]
-    start = partial(trio.run_process, command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    async with trio.open_nursery() as nursery:
-        run = Worker(await nursery.start(start))
-        nursery.start_soon(run.read)
-        try:
-            yield run
-        finally:
-            run.process.kill()
+    return running(Worker, "shard_program", engine.addresses[0], name)
 
 
 def server(etcd_url: str, name: str) -> Any:
     """Return an engine on the store that serves the types without their controllers."""
-    app = headway.App("types")
-    for type in PLACED.registry:
-        if type.name not in app.registry:
-            app.registry.register(type)
-    return headway.open_engine(etcd_url, app, network=headway.Network(["127.0.0.1:0"], insecure=True), process=name)
+    network = headway.Network(["127.0.0.1:0"], insecure=True)
+    return headway.open_engine(etcd_url, types_of(PLACED), network=network, process=name)
 
 
 async def write_all(engine: headway.Engine, text: str) -> None:
@@ -120,7 +98,7 @@ async def test_key_has_one_holder_at_a_time_through_a_kill(etcd: EtcdServer) -> 
             begun = len(first.spans()), len(second.spans())
             if min(begun) and first.keys() & second.keys() != set(NAMES) and number >= 2:
                 break
-            assert number < 50, f"one of the workers has nothing: {begun}, {first.other}, {second.other}"
+            assert number < 50, f"one of the workers has nothing: {begun}, {first.lines}, {second.lines}"
             await trio.sleep(0.2)
 
         # Some reconciles of the first are in progress when it is killed.
@@ -137,4 +115,4 @@ async def test_key_has_one_holder_at_a_time_through_a_kill(etcd: EtcdServer) -> 
         both = [*first.spans(killed_at), *second.spans()]
         for (key, begin, end), (other, other_begin, other_end) in itertools.combinations(both, 2):
             assert key != other or end <= other_begin or other_end <= begin, f"{key} had two holders at once"
-        assert second.other == ["opened"]
+        assert second.lines == ["opened"]

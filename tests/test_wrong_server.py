@@ -300,6 +300,16 @@ async def test_wrong_server_among_engines_is_skipped() -> None:
             assert (await client.read(NOTE, "one")).name == "one"
 
 
+async def _engine(scope: trio.CancelScope, stopped: trio.Event, task_status: trio.TaskStatus[str]) -> None:
+    with scope:
+        async with headway.open_engine(
+            "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)
+        ) as it:
+            task_status.started(it.addresses[0])
+            await trio.sleep_forever()
+    stopped.set()
+
+
 async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
     """A proxy may answer for an engine that is down, so running workers go on and a call raises Unavailable."""
     taken, answered = trio.Event(), trio.Event()
@@ -310,20 +320,11 @@ async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
         elif isinstance(event, events.LeaseDelayed) and "HTTP/1" in str(event.error):
             answered.set()
 
-    async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
-        with scope:
-            async with headway.open_engine(
-                "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)
-            ) as it:
-                task_status.started(it.addresses[0])
-                await trio.sleep_forever()
-        stopped.set()
-
     stopped = trio.Event()
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             serving = trio.CancelScope()
-            where = await nursery.start(engine, serving)
+            where = await nursery.start(_engine, serving, stopped)
             page = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
             instead = _Starting(page, where)
             async with (
@@ -353,19 +354,10 @@ async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine
         elif isinstance(event, events.RunEnded) and isinstance(event.error, NotHeadway):
             ended.set()
 
-    async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
-        with scope:
-            async with headway.open_engine(
-                "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)
-            ) as it:
-                task_status.started(it.addresses[0])
-                await trio.sleep_forever()
-        stopped.set()
-
     stopped, serving = trio.Event(), trio.CancelScope()
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            where = await nursery.start(engine, serving)
+            where = await nursery.start(_engine, serving, stopped)
             async with headway.open_workers(where, app(), process="web-1", report=lambda _: None) as first:
                 await first.wait_idle()
                 async with headway.open_workers(where, app(), process="web-2", report=report):

@@ -41,6 +41,7 @@ from headway.storage import MemoryBackend
 from tests.helpers.peers import TEAM, Team, app, open_accepting, reached
 from tests.helpers.service_errors import status_of
 from tests.peering.test_copying import copy_that, size
+from tests.test_shared_store import SharedMemory
 
 Message = wire.PeerMessage
 
@@ -121,12 +122,6 @@ async def test_guesses_of_secrets_are_bounded(tmp_path: Path) -> None:
         opening = Message(open=wire.Open(peer_id="x", secret="x"))
         statuses = [status_of(await refused(engine.addresses[0], opening)) for _ in range(22)]
         assert statuses == [Status.PERMISSION_DENIED] * 20 + [Status.RESOURCE_EXHAUSTED] * 2
-
-
-class SharedMemory(MemoryBackend):
-    """A store in memory that reports itself as shared, like a store on a network."""
-
-    shared = True
 
 
 @asynccontextmanager

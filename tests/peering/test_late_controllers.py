@@ -27,8 +27,8 @@ from headway.peering import (
 from headway.peering import _lifecycle as lifecycle
 from headway.storage import MemoryBackend
 from tests.helpers.peers import TEAM, Team, app, open_peers, reached
-from tests.peering.test_admission import SharedMemory
 from tests.peering.test_copying import copy_that, peered, size
+from tests.test_shared_store import SharedMemory
 
 NAMES = {"headway/peerings", "headway/peer-streams"}
 

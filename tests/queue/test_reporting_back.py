@@ -91,15 +91,15 @@ def test_attempts_that_changes_bring_forward_lengthen_the_delay_only_as_time_pas
         assert delay == expected
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        lambda queue: queue.succeeded("a", 9.0),
-        lambda queue: queue.dropped("a", 9.0),
-        lambda queue: queue.requeue_after("a", 0.0, "again", 9.0),
-    ],
-    ids=["succeeded", "dropped", "requeue_after"],
-)
+WITHOUT_FAILURE: dict[str, Callable[[Queue], None]] = {
+    "succeeded": lambda queue: queue.succeeded("a", 9.0),
+    "dropped": lambda queue: queue.dropped("a", 9.0),
+    "requeue_after": lambda queue: queue.requeue_after("a", 60.0, "again", 9.0),
+    "requeue_after nothing": lambda queue: queue.requeue_after("a", 0.0, "again", 9.0),
+}
+
+
+@pytest.mark.parametrize("report", WITHOUT_FAILURE.values(), ids=WITHOUT_FAILURE)
 def test_every_report_except_a_failure_resets_the_failure_count(report: Callable[[Queue], None]) -> None:
     """After it, the key's next failure backs off as a first one does."""
     queue = make()
@@ -318,15 +318,7 @@ def test_key_in_hand_at_the_close_is_last_among_the_pending_keys() -> None:
     assert queue.owed() == ["b", "c", "a"]
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        lambda queue: queue.succeeded("a", 9.0),
-        lambda queue: queue.dropped("a", 9.0),
-        lambda queue: queue.requeue_after("a", 60.0, "again", 9.0),
-    ],
-    ids=["succeeded", "dropped", "requeue_after"],
-)
+@pytest.mark.parametrize("report", WITHOUT_FAILURE.values(), ids=WITHOUT_FAILURE)
 def test_failure_count_is_reset_even_if_the_key_was_added_in_the_meantime(report: Callable[[Queue], None]) -> None:
     """The run for the change is a first attempt, and backs off like one."""
     queue = make()

@@ -24,6 +24,7 @@ from tests.helpers.pools import Member, Pool, PoolsApp
 from tests.helpers.rig import Rig
 from tests.helpers.service_errors import reason_of
 from tests.helpers.settings import Setting
+from tests.test_engine import tasks_below
 
 
 async def test_c8_late_write_of_a_superseded_run_is_refused(autojump_clock: MockClock, setting: Setting) -> None:
@@ -93,16 +94,6 @@ async def test_c9_resources_that_a_reconciler_reads_or_writes_may_be_mutated(
         assert not engine.controllers["pools"].status().not_done
 
 
-def _tasks() -> set[trio.lowlevel.Task]:
-    found: set[trio.lowlevel.Task] = set()
-    waiting = list(trio.lowlevel.current_task().child_nurseries)
-    while waiting:
-        for task in waiting.pop().child_tasks:
-            found.add(task)
-            waiting.extend(task.child_nurseries)
-    return found
-
-
 async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
@@ -129,8 +120,8 @@ async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
             f"test/{each}" for each in ("other", "pools", "pools")
         ]
         assert rig.witness.running == 1
-        assert {"worker 0 of test/pools", "worker 0 of test/other"} <= {task.name for task in _tasks()}
-    assert not _tasks()
+        assert {"worker 0 of test/pools", "worker 0 of test/other"} <= {task.name for task in tasks_below()}
+    assert not tasks_below()
 
 
 HOST = """

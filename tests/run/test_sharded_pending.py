@@ -66,15 +66,21 @@ async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(auto
     async with cluster.open("web-1"):
         member = cluster.members["web-1"]
         await has_all(cluster, member)
-        cluster.pause = 1000.0
-        for name in before:
-            sources.enqueue["web-1"](cluster.job.id(name))
-        await cluster.until(lambda: len(cluster.running) == 4, 5)
-        cluster.pause = 0.0
-        member.script.raises(*[Fault.FAILED] * 2)
-        lost_at = trio.current_time()
-        await lose(cluster, f"staff/copier#0/{SHARDS}")
-        await cluster.until(lambda: 0 not in shards_of(member), TTL)
+
+        async def lose_shard() -> float:
+            """Lose the lease while these keys wait for reconciles that take long, and return the time."""
+            cluster.pause = 1000.0
+            for name in before:
+                sources.enqueue["web-1"](cluster.job.id(name))
+            await cluster.until(lambda: len(cluster.running) == 4, 5)
+            cluster.pause = 0.0
+            member.script.raises(*[Fault.FAILED] * 2)
+            lost_at = trio.current_time()
+            await lose(cluster, f"staff/copier#0/{SHARDS}")
+            await cluster.until(lambda: 0 not in shards_of(member), TTL)
+            return lost_at
+
+        lost_at = await lose_shard()
         for name in after:
             sources.enqueue["web-1"](cluster.job.id(name))
         await trio.sleep(0.1)
@@ -84,15 +90,7 @@ async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(auto
         assert member.events_of(events.RunEnded) == []
 
         # Do the same, but fail the run while another member has the shard.
-        cluster.pause = 1000.0
-        for name in before:
-            sources.enqueue["web-1"](cluster.job.id(name))
-        await cluster.until(lambda: len(cluster.running) == 4, 5)
-        cluster.pause = 0.0
-        member.script.raises(*[Fault.FAILED] * 2)
-        lost_at = trio.current_time()
-        await lose(cluster, f"staff/copier#0/{SHARDS}")
-        await cluster.until(lambda: 0 not in shards_of(member), TTL)
+        lost_at = await lose_shard()
         sources.fail("web-1")
         await cluster.until(lambda: reconciled_since(cluster, lost_at) >= before, TTL * 2)
 

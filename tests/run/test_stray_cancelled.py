@@ -29,22 +29,22 @@ async def _kept() -> trio.Cancelled:
 
 
 class Program:
-    """An app whose controller of teams raises a kept Cancelled twice, at a chosen place.
+    """An app whose controller of teams raises twice, at a chosen place.
 
     Attributes:
         done: the teams that were reconciled to the end.
     """
 
-    def __init__(self, kept: trio.Cancelled) -> None:
+    def __init__(self, error: BaseException | type[BaseException]) -> None:
         self.staff = Staff()
-        self.kept = kept
+        self.error = error
         self.times = 2
         self.done: list[str] = []
 
     def fail(self, *_: object) -> Any:
         if self.times:
             self.times -= 1
-            raise self.kept
+            raise self.error
 
     async def fail_later(self, *_: object) -> None:
         await trio.sleep(1)
@@ -165,7 +165,7 @@ async def test_reconcile_that_raises_a_kept_cancelled_is_retried(autojump_clock:
         ("core", "failed", 1),
         ("core", "failed", 2),
     ]
-    assert all(each.retry_after and each.error and each.error.__cause__ is program.kept for each in failed)
+    assert all(each.retry_after and each.error and each.error.__cause__ is program.error for each in failed)
 
 
 async def test_report_that_raises_a_kept_cancelled_loses_only_that_event(

@@ -18,6 +18,8 @@ from headway.base import all_frames, error_text, own_frames, repr_text
 from headway.observe import log_report, reports
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
+from tests.run import test_stray_cancelled as places
+from tests.run.test_stray_cancelled import Program
 
 
 class NoText(ValueError):
@@ -65,40 +67,6 @@ ERRORS = [NoText, NoRepr]
 UNFORMATTED = [OddSyntax, pytest.param(NoTruth, marks=pytest.mark.wide), pytest.param(NoNotes, marks=pytest.mark.wide)]
 
 
-class Program:
-    """An app that raises twice, at a chosen place.
-
-    Attributes:
-        done: the teams that were reconciled to the end.
-    """
-
-    def __init__(self, error: type[Exception]) -> None:
-        self.staff = Staff()
-        self.error = error
-        self.times = 2
-        self.done: list[str] = []
-
-    def fail(self, *_: object) -> Any:
-        if self.times:
-            self.times -= 1
-            raise self.error
-
-    async def fail_later(self, *_: object) -> None:
-        self.fail()
-
-    def controller(self, **options: Any) -> None:
-        @self.staff.app.controller(manages=self.staff.team, **options)
-        async def teams(_: headway.Runtime, request: headway.Request) -> None:
-            self.done.append(request.id.name)
-
-
-def _in_reconcile(program: Program) -> None:
-    @program.staff.app.controller(manages=program.staff.team)
-    async def teams(_: headway.Runtime, request: headway.Request) -> None:
-        program.fail()
-        program.done.append(request.id.name)
-
-
 def _in_conditions(program: Program) -> None:
     @program.staff.app.controller(manages=program.staff.team)
     async def teams(rt: headway.Runtime, request: headway.Request) -> None:
@@ -107,18 +75,6 @@ def _in_conditions(program: Program) -> None:
         async with rt.conditions(team, failure="Ready"):
             program.fail()
         program.done.append(request.id.name)
-
-
-def _in_mapper(program: Program) -> None:
-    def mapper(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
-        program.fail()
-        return [program.staff.team.id(account.name)]
-
-    program.controller(watches=[headway.watch(program.staff.account, mapper)])
-
-
-def _in_predicate(program: Program) -> None:
-    program.controller(when=lambda _, __: program.fail() is None)
 
 
 def _in_index(program: Program) -> None:
@@ -134,45 +90,18 @@ def _in_projection(program: Program) -> None:
     program.controller(watches=[headway.watch(names, headway.mappers.owner())])
 
 
-def _in_on_start(program: Program) -> None:
-    program.controller(on_start=program.fail)
-
-
-def _in_initialiser(program: Program) -> None:
-    program.controller(initialiser=program.fail_later)
-
-
-def _in_source(program: Program) -> None:
-    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
-        await trio.sleep(1)
-        program.fail()
-
-    program.controller(sources={"clock": source})
-
-
-def _in_every(program: Program) -> None:
-    program.controller(sources={"clock": headway.sources.every(5, program.fail)})
-
-
-def _in_daemon(program: Program) -> None:
-    @program.staff.app.daemon(program.staff.team)
-    async def teams(_: headway.Runtime, team: headway.Resource[Team]) -> None:
-        program.fail()
-        program.done.append(team.name)
-
-
 PLACES = [
-    _in_reconcile,
+    places._in_reconcile,
     _in_conditions,
-    _in_mapper,
-    _in_predicate,
+    places._in_mapper,
+    places._in_predicate,
     _in_index,
     _in_projection,
-    _in_on_start,
-    _in_initialiser,
-    _in_source,
-    _in_every,
-    _in_daemon,
+    places._in_on_start,
+    places._in_initialiser,
+    places._in_source,
+    places._in_every,
+    places._in_daemon,
 ]
 
 

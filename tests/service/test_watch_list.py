@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -36,6 +35,7 @@ from tests.helpers.declared import (
     registry,
 )
 from tests.service.test_list import TENANCIES, WRONG, fill, within
+from tests.service.test_versions import heard
 
 
 async def snapshot(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None = None, prefix: str = "") -> list[str]:
@@ -172,18 +172,18 @@ async def test_watch_of_one_version_reports_only_resources_that_it_delivered(any
             new, back, last = await _through_versions(calls)
         expected_before += [(old, True), (back, False), (back, True)]
         expected_after = [(new[0], False), (new[1], False), (new[1], True), (last, False), (last, True)]
-        heard = await _heard(before, calls.revision)
-        assert [(each.resource, each.deleted) for each in heard] == expected_before
-        assert [each.revision for each in heard[-3:]] == [
+        changes = await heard(before, calls.revision)
+        assert [(each.resource, each.deleted) for each in changes] == expected_before
+        assert [each.revision for each in changes[-3:]] == [
             int(new[0].version),
             int(back.version),
             int(last.version),
         ]
-        assert not any(each.more for each in heard)
+        assert not any(each.more for each in changes)
         others = {"other-1", "other-2"}
-        heard = await _heard(after, calls.revision)
+        changes = await heard(after, calls.revision)
         assert [
-            (each.resource, each.deleted) for each in heard if id_of(each.resource).name not in others
+            (each.resource, each.deleted) for each in changes if id_of(each.resource).name not in others
         ] == expected_after
 
 
@@ -197,20 +197,6 @@ async def _through_versions(calls: Calls) -> tuple[list[pb.Resource], pb.Resourc
     await calls.write(a_note("other-2", type=NOTE_V2))
     await calls.delete(an_id("one", NOTE_V2))
     return new, back, last
-
-
-async def _heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]:
-    """Return the changes of a stream up to a revision."""
-    heard: list[Change] = []
-    said = 0
-    while said < revision:
-        item = await anext(items)
-        if isinstance(item, Changes):
-            heard += item.changes
-            said = heard[-1].revision
-        elif isinstance(item, Bookmark):
-            said = item.position.revision
-    return heard
 
 
 async def test_bookmarks_reach_only_clients_that_ask_for_them(anywhere: Calls) -> None:

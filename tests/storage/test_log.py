@@ -20,14 +20,14 @@ B: Kind = ("g", "B")
 RESOURCE = thing("a")
 
 
-class _Weighed(pb.Resource):
+class Weighed(pb.Resource):
     """A resource that a weak set can hold: it compares by identity."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
-def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> CommitLog:
+def filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> CommitLog:
     log = CommitLog(max_changes=max_changes, max_age=max_age)
     for revision in range(1, count + 1):
         log.append(revision, [(A, RESOURCE, False)], float(revision))
@@ -65,7 +65,7 @@ def _revisions(changes: Changes | None) -> list[int]:
 
 def test_append_refuses_revisions_that_do_not_rise() -> None:
     """A revision at or below the head is a ValueError and changes nothing."""
-    log = _filled(3)
+    log = filled(3)
     for revision in (3, 2, 0):
         with pytest.raises(ValueError, match="must be above 3"):
             log.append(revision, [(A, RESOURCE, False)], 9.0)
@@ -74,7 +74,7 @@ def test_append_refuses_revisions_that_do_not_rise() -> None:
 
 def test_cursor_takes_each_later_change_once() -> None:
     """A cursor in the middle takes the later changes, then nothing, then new changes."""
-    log = _filled(5)
+    log = filled(5)
     cursor = log.cursor(A, 3)
     assert log.head > cursor.revision
     assert _revisions(log.take(cursor)) == [4, 5]
@@ -85,7 +85,7 @@ def test_cursor_takes_each_later_change_once() -> None:
 
 
 def test_changes_without_known_former_states_have_none() -> None:
-    log = _filled(2)
+    log = filled(2)
     cursor = log.cursor(A, 0)
     taken = log.take(cursor)
     assert taken is not None
@@ -94,7 +94,7 @@ def test_changes_without_known_former_states_have_none() -> None:
 
 def test_cursor_above_the_head_does_not_repeat_its_snapshot() -> None:
     """A snapshot may have the position of a commit that is appended later. The cursor skips that commit."""
-    log = _filled(2)
+    log = filled(2)
     cursor = log.cursor(A, 4)
     assert log.head <= cursor.revision
     for revision in (3, 4):
@@ -108,7 +108,7 @@ def test_cursor_above_the_head_does_not_repeat_its_snapshot() -> None:
 
 def test_cursor_above_the_head_survives_trimming_of_its_snapshot() -> None:
     """Changes that the snapshot already has may be trimmed; only later ones would be missing."""
-    log = _filled(2, max_changes=2)
+    log = filled(2, max_changes=2)
     cursor = log.cursor(A, 4)
     for revision in range(3, 7):
         log.append(revision, [(A, RESOURCE, False)], 6.0)
@@ -132,7 +132,7 @@ def test_limit_never_splits_a_commit() -> None:
 
 def test_cursors_at_one_position_share_their_batch() -> None:
     """The batch is made once for all of them; a cursor at another position gets the batch that is right for it."""
-    log = _filled(3)
+    log = filled(3)
     here, there, behind, ahead = log.cursor(A, 3), log.cursor(A, 3), log.cursor(A, 1), log.cursor(A, 4)
     log.append(4, [(A, RESOURCE, False)], 4.0)
     log.append(5, [(A, RESOURCE, False)] * 2, 5.0)
@@ -161,7 +161,7 @@ def test_cursor_of_an_idle_kind_never_expires() -> None:
 
 def test_trimmed_history_raises_for_old_and_new_cursors() -> None:
     """A cursor that is too far back, or a new one at its position, raises HistoryCompacted."""
-    log = _filled(3, max_changes=3)
+    log = filled(3, max_changes=3)
     old = log.cursor(A, 0)
     for revision in range(4, 4000):
         log.append(revision, [(A, RESOURCE, False)], 4.0)
@@ -177,7 +177,7 @@ def test_trimmed_changes_hold_no_memory() -> None:
     """This holds although the list of a kind is not shortened for each trimmed change."""
     log, alive = CommitLog(max_changes=3000), weakref.WeakSet[pb.Resource]()
     for revision in range(1, 10_000):
-        resource = _Weighed()
+        resource = Weighed()
         alive.add(resource)
         log.append(revision, [(A, resource, False)], 1.0)
         del resource
@@ -191,7 +191,7 @@ def test_bound_covers_all_kinds_and_large_commits() -> None:
     for revision in range(1, 500):
         changes: list[tuple[Kind, pb.Resource, bool]] = []
         for each in range(revision % 40):
-            changes.append(((A, B)[(revision + each) % 2], _Weighed(), False))
+            changes.append(((A, B)[(revision + each) % 2], Weighed(), False))
             alive.add(changes[-1][1])
         log.append(revision, changes, 1.0)
         changes.clear()
@@ -202,7 +202,7 @@ def test_old_history_is_dropped_in_parts() -> None:
     """Otherwise, the first write after an idle hour would wait until all of the history has been dropped."""
     log, alive = CommitLog(max_age=10.0), weakref.WeakSet[pb.Resource]()
     for revision in range(1, 3 * _log.MOST_AT_ONCE + 1):
-        resource = _Weighed()
+        resource = Weighed()
         alive.add(resource)
         log.append(revision, [(A, resource, False)], 1.0)
     del resource
@@ -216,7 +216,7 @@ def test_old_history_is_dropped_in_parts() -> None:
 
 def test_history_is_trimmed_by_age() -> None:
     """Age is measured by the clock passed to `append`, and the newest commit stays."""
-    log = _filled(3, max_age=10.0)
+    log = filled(3, max_age=10.0)
     log.append(4, [(A, RESOURCE, False)], 12.5)
     assert log.floor == 2
     log.append(5, [], 99.0)
@@ -283,7 +283,7 @@ class _Watcher:
 
 def test_cursor_stops_at_each_mark() -> None:
     """It stops whether or not there are changes before the mark. The next take begins after the mark."""
-    log = _filled(3)
+    log = filled(3)
     log.append(4, [], 4.0)
     log.mark()
     log.append(5, [(A, RESOURCE, False)], 5.0)

@@ -8,27 +8,9 @@ import weakref
 import pytest
 
 from headway.errors import HistoryCompacted
-from headway.resource import Change, Changes, Kind, pb
+from headway.resource import Change, Changes
 from headway.storage import CommitLog, _log
-from headway.testing.conformance import thing
-
-A: Kind = ("g", "A")
-B: Kind = ("g", "B")
-RESOURCE = thing("a")
-
-
-class _Weighed(pb.Resource):
-    """A resource that a weak reference can point to: it compares by identity."""
-
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
-
-
-def filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> CommitLog:
-    log = CommitLog(max_changes=max_changes, max_age=max_age)
-    for revision in range(1, count + 1):
-        log.append(revision, [(A, RESOURCE, False)], float(revision))
-    return log
+from tests.storage.test_log import RESOURCE, A, B, Weighed, filled
 
 
 def revisions(changes: Changes | None) -> list[int]:
@@ -102,7 +84,7 @@ def test_shared_batch_does_not_lead_across_the_beginning_of_a_session() -> None:
 def test_trimmed_changes_of_an_idle_kind_hold_no_memory() -> None:
     """The batch that its watchers share is dropped with them."""
     log = CommitLog(max_changes=3)
-    watcher, resource = log.cursor(A, 0), _Weighed()
+    watcher, resource = log.cursor(A, 0), Weighed()
     alive = weakref.ref(resource)
     log.append(1, [(A, resource, False)], 1.0)
     assert revisions(log.take(watcher)) == [1]
@@ -120,7 +102,7 @@ def test_former_states_are_kept_exactly_as_long_as_their_changes(
     """Filters by metadata need them as long as a cursor can take the changes."""
     monkeypatch.setattr(_log, "COMPACT_AFTER", compact_after)
     log = CommitLog(max_changes=2)
-    formers = [_Weighed(version=str(revision)) for revision in range(1, 7)]
+    formers = [Weighed(version=str(revision)) for revision in range(1, 7)]
     alive = [weakref.ref(former) for former in formers]
     for revision in range(1, 7):
         log.append(revision, [(A, RESOURCE, False)], 1.0, {0: formers[revision - 1]})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, NoReturn
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NoReturn
 
 import pytest
 import trio
@@ -47,11 +47,14 @@ class Server:
         about = (self.host, engine.client, engine._registry, kinds)
         self.absences = Absences(*about, shared=self.stage.shared, ready=self.listening, report=self.reported.append)
 
-    def attended(self, process: str, *controllers: str, scoped: bool = False) -> AbstractAsyncContextManager[Any]:
+    @asynccontextmanager
+    async def attended(self, process: str, *controllers: str, scoped: bool = False) -> AsyncIterator[None]:
         request = attend(process, *controllers)
         for each in request.controllers:
             each.scoped = scoped
-        return channel_to(self.host).stream(ATTEND, request)
+        async with channel_to(self.host).stream(ATTEND, request) as questions:
+            await anext(questions)
+            yield
 
     @property
     def absent(self) -> list[str]:
@@ -104,8 +107,7 @@ async def staged(*, shared: bool = False) -> AsyncIterator[Staged]:
 async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resources(autojump_clock: MockClock) -> None:
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             assert await stage.look(server) == []
         # Workers that restart are back within the grace.
         assert await stage.look(server, looks=_absent.GRACE) == []
@@ -120,8 +122,7 @@ async def test_restart_of_the_server_does_not_begin_another_day(autojump_clock: 
     """A controller that was removed from a program would be missed for a day after each restart."""
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             await stage.look(server)
         stage.wall += _absent.DAY
         server.begin()
@@ -135,8 +136,7 @@ async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_cont
 ) -> None:
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             await stage.look(server)
             stopped = stage.wall
         await stage.look(server, looks=100)
@@ -151,8 +151,7 @@ async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_cont
         core = await stage.engine.client.apply(TEAM.new("core", metadata={"finalizers": "teams"}))
         told = "\n".join(sentences(await server.host.why(core.id)))
         assert "Its finalizer teams is removed by controller staff/teams." in told
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             assert await stage.look(server) == []
             assert (await stage.record()).missed is None
 
@@ -164,12 +163,10 @@ async def test_absence_begins_when_the_last_process_has_stopped_running_the_cont
     async with staged() as stage:
         server = stage.servers[0]
         for process in ("web-1", "web-2"):
-            async with server.attended(process, TEAMS) as questions:
-                await anext(questions)
+            async with server.attended(process, TEAMS):
                 await stage.look(server)
         stopped = stage.wall
-        async with server.attended("web-2", "staff/groups") as questions:
-            await anext(questions)
+        async with server.attended("web-2", "staff/groups"):
             assert await stage.look(server, looks=_absent.GRACE) == []
             assert await stage.look(server) == [TEAMS]
             [absent] = server.host.absent
@@ -180,8 +177,7 @@ async def test_controller_whose_lease_is_held_runs_somewhere(autojump_clock: Moc
     """A lease of another controller says nothing."""
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             await stage.look(server)
         leases = stage.engine.client.leases
         await leases.acquire(f"{TEAMS}-of-others", "web-2", ttl=3600)
@@ -206,8 +202,7 @@ async def test_worker_that_moves_to_another_server_is_never_missed(ahead: float,
             return missed
 
         for here in (first, second, first):
-            async with here.attended("web-1", TEAMS) as questions:
-                await anext(questions)
+            async with here.attended("web-1", TEAMS):
                 for _ in range(2 * _absent.SHARED_GRACE):
                     assert await look_at_both() == []
         # It ends at the first one.
@@ -224,8 +219,7 @@ async def test_worker_that_moves_to_another_server_is_never_missed(ahead: float,
 async def test_controller_in_another_server_itself_is_not_missed(autojump_clock: MockClock) -> None:
     async with staged(shared=True) as stage:
         first, second = stage.servers
-        async with first.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with first.attended("web-1", TEAMS):
             await stage.look(first, second)
         async with headway.open_engine("memory:", broken_app()[0]) as engine:
             second.host.supervisors = observer_of(engine).supervisors
@@ -241,8 +235,7 @@ async def test_controller_in_another_server_itself_is_not_missed(autojump_clock:
 async def test_new_server_asks_the_others_before_it_misses_a_controller(autojump_clock: MockClock) -> None:
     async with staged(shared=True) as stage:
         first, second = stage.servers
-        async with second.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with second.attended("web-1", TEAMS):
             await stage.look(second)
             # For example, after a failed disk or a pause of its machine.
             stage.wall += _absent.DAY / 2
@@ -257,14 +250,13 @@ async def test_worker_that_is_turned_away_because_too_many_attend_runs_its_contr
 ) -> None:
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             await stage.look(server)
         monkeypatch.setattr(_host, "MOST_ATTENDING", 0)
         for _ in range(10):
             with pytest.raises(HeadwayError, match="too many processes attend"):
-                async with server.attended("web-1", TEAMS) as questions:
-                    await anext(questions)
+                async with server.attended("web-1", TEAMS):
+                    pytest.fail("it attends")
             await trio.sleep(_absent.LOOK)
             assert await stage.look(server) == []
         await trio.sleep(60)
@@ -277,8 +269,7 @@ async def test_controller_that_is_back_is_not_missed_while_the_store_refuses_eve
 ) -> None:
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             await stage.look(server)
         await stage.look(server, looks=_absent.GRACE + 1)
         assert server.absent == [TEAMS]
@@ -290,8 +281,7 @@ async def test_controller_that_is_back_is_not_missed_while_the_store_refuses_eve
         for name, call in (("apply_over", "writes"), ("list", "reads")):
             monkeypatch.setattr(stage.engine.client, name, refused)
             server.host.absent = missed
-            async with server.attended("web-1", TEAMS) as questions, trio.open_nursery() as nursery:
-                await anext(questions)
+            async with server.attended("web-1", TEAMS), trio.open_nursery() as nursery:
                 nursery.start_soon(server.absences.follow)
                 await trio.sleep(2 * _absent.LOOK)
                 assert server.absent == [], call
@@ -302,9 +292,7 @@ async def test_controller_that_is_back_is_not_missed_while_the_store_refuses_eve
 async def test_record_is_refreshed_rarely(autojump_clock: MockClock) -> None:
     async with staged(shared=True) as stage:
         first, second = stage.servers
-        async with first.attended("web-1", TEAMS) as one, second.attended("web-2", TEAMS) as two:
-            await anext(one)
-            await anext(two)
+        async with first.attended("web-1", TEAMS), second.attended("web-2", TEAMS):
             versions = set()
             for _ in range(20):
                 await stage.look(first, second, looks=_absent.REFRESH // 10)
@@ -315,14 +303,12 @@ async def test_record_is_refreshed_rarely(autojump_clock: MockClock) -> None:
 async def test_old_record_is_deleted_unless_its_type_has_resources(autojump_clock: MockClock) -> None:
     async with staged() as stage:
         server = stage.servers[0]
-        async with server.attended("web-1", TEAMS, "staff/groups") as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS, "staff/groups"):
             await stage.look(server)
             # This server's program does not have the type any more.
             unknown = ControllerRecord(controller="old/rooms", manages="old.v1.Room")
             await stage.engine.client.apply(CONTROLLER_RECORD.new("old", unknown))
-        async with server.attended("web-1", TEAMS) as questions:
-            await anext(questions)
+        async with server.attended("web-1", TEAMS):
             stage.kinds |= {TEAM.kind, TypeName("old", "v1", "Room").unversioned}
             stage.wall += _absent.FORGET
             await stage.look(server)
@@ -338,8 +324,7 @@ async def test_number_of_records_is_bounded(monkeypatch: pytest.MonkeyPatch, aut
     async with staged() as stage, AsyncExitStack() as stack:
         names = [f"staff/{number}" for number in range(5)]
         server = stage.servers[0]
-        questions = await stack.enter_async_context(server.attended("web-1", *names))
-        await anext(questions)
+        await stack.enter_async_context(server.attended("web-1", *names))
         await stage.look(server)
         assert len(await stage.engine.client.list(CONTROLLER_RECORD)) == 2
 
@@ -352,8 +337,7 @@ async def test_records_of_one_app_leave_room_for_others(
     async with staged() as stage, AsyncExitStack() as stack:
         server = stage.servers[0]
         for process, names in (("web-1", [f"mine/{number}" for number in range(5)]), ("web-2", [TEAMS])):
-            questions = await stack.enter_async_context(server.attended(process, *names))
-            await anext(questions)
+            await stack.enter_async_context(server.attended(process, *names))
             await stage.look(server)
         found = {each.data.controller for each in await stage.engine.client.list(CONTROLLER_RECORD)}
         assert found == {"mine/0", "mine/1", "mine/2", TEAMS}
@@ -383,17 +367,11 @@ async def test_controllers_of_one_name_in_two_processes_are_reported(servers: in
             await stage.look(first, second, looks=3)
             return [each.error for each in (await first.host.stuck(0)).items if each.state == "clashing"]
 
-        async with first.attended("web-1", TEAMS) as one:
-            await anext(one)
-            async with second.attended("web-2", "hr/teams", scoped=True) as two:
-                await anext(two)
-                assert await clashes() == []
-        async with first.attended("web-1", TEAMS) as one, second.attended("web-2", "staff/rooms") as two:
-            await anext(one)
-            await anext(two)
+        async with first.attended("web-1", TEAMS), second.attended("web-2", "hr/teams", scoped=True):
             assert await clashes() == []
-            async with second.attended("web-3", "hr/teams") as three:
-                await anext(three)
+        async with first.attended("web-1", TEAMS), second.attended("web-2", "staff/rooms"):
+            assert await clashes() == []
+            async with second.attended("web-3", "hr/teams"):
                 [text] = await clashes()
                 assert "hr/teams and staff/teams share the finalizer and the status 'teams' of a staff.v1.Team" in text
                 await clashes()

@@ -23,17 +23,12 @@ from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, W
 from headway.why._attending import Busy, Sort
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Team, broken_app
+from tests.test_shared_store import SharedMemory
 from tests.why.test_workers import attend, nothing, types_only
 
 T = TypeVar("T")
 NAMES = ("web-1", "web-2")
 ANSWER = f"/{OBSERVE_SERVICE}/Answer"
-
-
-class SharedMemory(MemoryBackend):
-    """A store in memory that several engines of the test have open, as processes have one in etcd."""
-
-    shared = True
 
 
 @asynccontextmanager

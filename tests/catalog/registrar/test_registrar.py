@@ -104,15 +104,19 @@ async def test_workload_that_is_critical_for_too_long_is_deleted_and_comes_back(
         await poll(lambda: there.health() == PASSING)
 
 
+async def _run_until_it_passes(there: World, nursery: trio.Nursery, file: Path) -> None:
+    """Run a registrar that ends as soon as its workload passes, so that this becomes critical."""
+    scope = trio.CancelScope()
+    nursery.start_soon(_within, scope, there, file)
+    await poll(lambda: there.health() == PASSING)
+    scope.cancel()
+    await poll(lambda: there.health() == CRITICAL)
+
+
 async def test_workload_is_critical_without_its_registrar_and_then_deleted(tmp_path: Path) -> None:
     """Without `deregister_critical_after`, it stays critical. When the registrar is back, it is as its check is."""
     async with world(tmp_path) as (there, nursery):
-        file = write_file(tmp_path, there.service.port)
-        first = trio.CancelScope()
-        nursery.start_soon(_within, first, there, file)
-        await poll(lambda: there.health() == PASSING)
-        first.cancel()
-        await poll(lambda: there.health() == CRITICAL)
+        await _run_until_it_passes(there, nursery, write_file(tmp_path, there.service.port))
         assert there.cache.get(HEALTH_STATUS, "web-1-registrar") is not None
 
         second = trio.CancelScope()
@@ -128,11 +132,7 @@ async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(
     """The results of an earlier process of the registrar may be out of date."""
     async with world(tmp_path) as (there, nursery):
         file = write_file(tmp_path, there.service.port)
-        first = trio.CancelScope()
-        nursery.start_soon(_within, first, there, file)
-        await poll(lambda: there.health() == PASSING)
-        first.cancel()
-        await poll(lambda: there.health() == CRITICAL)
+        await _run_until_it_passes(there, nursery, file)
         there.service.answers = False
         asked = there.service.asked
         nursery.start_soon(there.run, file)
