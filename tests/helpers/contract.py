@@ -293,17 +293,16 @@ class Witness:
             if key in except_for:
                 continue
             version = held.get(key, 0)
-            deleted = any(
-                commit.new is None and commit.revision > revision
-                for commit in self.record.commits_of(kind, self.pools.ranges[kind])
-                if commit.key == key
-            )
             if there:
                 # After a false bookmark, a cache without the resource must take it for deleted.
-                gone = not version and (deleted or not honest)
-                assert version >= revision or gone, f"C5: {key[2]} written at {revision} is unseen"
+                unseen = version < revision and (version or (honest and not self._deleted_after(kind, key, revision)))
+                assert not unseen, f"C5: {key[2]} written at {revision} is unseen"
             else:
                 assert not version or version > revision, f"C5: {key[2]} deleted at {revision} is still seen"
+
+    def _deleted_after(self, kind: Kind, key: Key, revision: int) -> bool:
+        commits = self.record.commits_of(kind, self.pools.ranges[kind])
+        return any(each.new is None and each.revision > revision and each.key == key for each in commits)
 
     def _sees_what_triggered_it(self, cache: CacheReader, request: headway.Request) -> None:
         low = min(self._frontiers(cache).values())

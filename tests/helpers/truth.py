@@ -28,6 +28,8 @@ class Commit(NamedTuple):
         """Return the change of a scope: a state outside is absent. Return None if both states are outside."""
         old = self.old if self.old is not None and within.admits(self.old) else None
         new = self.new if self.new is not None and within.admits(self.new) else None
+        if old is self.old and new is self.new:
+            return self
         return None if old is None and new is None else self._replace(old=old, new=new)
 
 
