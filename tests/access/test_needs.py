@@ -65,7 +65,6 @@ def rule(*verbs: str, type: str = "office.v1.Desk", name_prefix: str = "") -> Ru
 
 ROOMS = "office.v1.Room"
 ALL_OF_DESKS = rule("view", "edit")
-WRITER = rule("write", type=ROOMS)
 
 
 async def test_resource_is_visible_to_those_who_may_read_what_it_needs() -> None:

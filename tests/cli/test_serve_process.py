@@ -86,7 +86,7 @@ def test_thread_of_the_app_does_not_keep_the_process_however_many_signals_come(
     options = ["serve", "lingering:app", "--listen", "127.0.0.1:0"]
     if command == "work":
         options = ["--server", "127.0.0.1:1", "work", "lingering:app"]
-    process = start(*options, "--hard-exit", "5")
+    process = start(*options, "--hard-exit", "2")
     assert process.stdout is not None
     assert process.stdout.readline()
     while process.poll() is None:

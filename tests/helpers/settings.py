@@ -10,7 +10,7 @@ Virtual time jumps when every task is blocked. That is sound only while no work 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,6 @@ SETTINGS = [
 
 OVER_THE_NETWORK = [each for each in SETTINGS if each.values[0][1]]  # type: ignore[index]  # as they were made above
 """Parameters for tests of behavior that exists only over a network."""
-
-Interceptor = Callable[[str, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
 
 class HeldClock:

@@ -28,7 +28,6 @@ class Badge:
 
 BADGE = ResourceType("tests", "v1", "Badge", Badge)
 Names = Callable[[Any], list[str]]
-RELEASES = ("former", "step 1", "step 2")
 
 
 def program(release: str) -> headway.App:

@@ -78,10 +78,6 @@ def counting(process: simulation.Process) -> headway.App:
     return app
 
 
-def is_stale(of: headway.Resource[Filter]) -> bool:
-    return of.status["loaded"].observed_generation != of.generation
-
-
 def filtering(*, attempt: bool = False) -> headway.App:
     """Return a program whose condition counts what the reconcile has found and then replaces."""
     app = headway.App("firewall")
