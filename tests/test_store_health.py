@@ -40,11 +40,6 @@ DECODERS: Any = {WATCH: lambda: lambda bodies: [decode(HealthCheckResponse, body
 app = headway.App("staff")
 
 
-@headway.message
-class Team:
-    note: str = field(1)
-
-
 TEAM = app.type("staff", "v1", "Team", Team)
 
 

@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, Token, new_token
 from headway.client import Client
 from headway.events import AccessChanged, AuthenticationFailed, CallDenied
@@ -19,13 +18,9 @@ from headway.observe import Metrics
 from headway.rpc import InProcessChannel, ServerReflectionRequest, open_channel
 from headway.service import ResourceService
 from headway.storage import MemoryBackend
+from tests.helpers.plain_types import Team
 
 AUDITED = AuthenticationFailed | CallDenied | AccessChanged
-
-
-@headway.message(name="tests.Team")
-class Team:
-    note: str = field(1)
 
 
 app = headway.App("staff")

@@ -8,20 +8,15 @@ import pytest
 import trio
 
 import headway
-from headway import field
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import Guarded
 from headway.access._counted import CATEGORIES_OF, category_of, places_of
 from headway.api import Method
 from headway.page._search import Search
 from headway.resource import Scope, pb
+from tests.helpers.plain_types import Team
 
 RESOURCES = ("headway.resource.v1.ResourceService", "hashicorp.consul.resource.ResourceService")
-
-
-@headway.message(name="tests.Team")
-class Team:
-    note: str = field(1)
 
 
 app = headway.App("staff")

@@ -13,17 +13,13 @@ from headway import field, rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import HeadwayError
 from headway.resource import ResourceType, describe, types_pb
+from tests.helpers.plain_types import Team
 from tests.helpers.service_errors import status_of
 
 
 @headway.message
 class Secret:
     word: str = field(1)
-
-
-@headway.message(name="tests.Team")
-class Team:
-    note: str = field(1)
 
 
 @headway.message

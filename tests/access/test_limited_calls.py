@@ -16,7 +16,6 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
-from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Limit, Policy, Rule, new_token
 from headway.api import Call, Handler, Reason
 from headway.client import Client
@@ -30,6 +29,7 @@ from headway.service import ResourceService
 from headway.storage import MemoryBackend
 from tests.access.test_audit import Server as AuditServer
 from tests.helpers.heard_writes import Heard
+from tests.helpers.plain_types import Team
 from tests.helpers.service_errors import reason_of, status_of
 
 READ = "/headway.resource.v1.ResourceService/Read"
@@ -37,11 +37,6 @@ NEVER = 0.0001
 """Calls a second, so that a test waits for no second call."""
 SOON = 0.1
 """Calls a second, so that a test in virtual time sees each wait."""
-
-
-@headway.message(name="tests.limited.Team")
-class Team:
-    note: str = field(1)
 
 
 app = headway.App("staff")

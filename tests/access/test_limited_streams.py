@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from typing_extensions import override
 
 import headway
-from headway import field, testing
+from headway import testing
 from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
 from headway.api import of_call
 from headway.client import Client
@@ -23,13 +23,9 @@ from headway.run import deletions_since
 from headway.service import SUBSCRIBE, WATCH_LIST
 from headway.storage import MemoryBackend
 from tests.helpers.passing_channel import PassingChannel
+from tests.helpers.plain_types import Team
 
 SECONDS = 40.0
-
-
-@headway.message(name="tests.streams.Team")
-class Team:
-    note: str = field(1)
 
 
 def made() -> tuple[headway.App, headway.ResourceType[Team]]:

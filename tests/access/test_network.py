@@ -8,19 +8,14 @@ import pytest
 from grpclib.const import Status
 
 import headway
-from headway import field, rpc
+from headway import rpc
 from headway.access import Access, Authorizer, Policy, Rule, TokenSet, new_token
 from headway.errors import HeadwayError
 from headway.protobuf import encode
 from headway.resource import pb
 from headway.service import announced_in
+from tests.helpers.plain_types import Team
 from tests.helpers.service_errors import status_of
-
-
-@headway.message
-class Team:
-    note: str = field(1)
-
 
 app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)

@@ -11,18 +11,13 @@ import trio
 from grpclib.const import Status
 
 import headway
-from headway import field, rpc
+from headway import rpc
 from headway.access import CHANGED, REFUSED, Access, Authorizer, Policy, Rule, Token, new_token
 from headway.errors import HeadwayError
 from headway.resource import Changes, EndOfSnapshot, pb
 from headway.service import WATCH_LIST, WatchDecoder
+from tests.helpers.plain_types import Team
 from tests.helpers.service_errors import status_of
-
-
-@headway.message
-class Team:
-    note: str = field(1)
-
 
 app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)

@@ -11,24 +11,15 @@ import trio
 from grpclib.const import Status
 
 import headway
-from headway import field, rpc
+from headway import rpc
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import CHANGED, REFUSED, Access, Authorizer, Policy, Rule, new_token
 from headway.errors import HeadwayError, PermissionDenied
 from headway.service import SUBSCRIBE, SubscribeDecoder
 from headway.subscription import SnapshotComplete
 from tests.client.test_subscribe import said
+from tests.helpers.plain_types import Rate, Team
 from tests.helpers.service_errors import status_of
-
-
-@headway.message(name="tests.GuardedTeam")
-class Team:
-    note: str = field(1)
-
-
-@headway.message(name="tests.GuardedRate")
-class Rate:
-    cents: int = field(1)
 
 
 def current(subject: str) -> dict[str, Rate]:

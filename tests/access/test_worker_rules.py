@@ -11,15 +11,9 @@ import trio.testing
 import yaml
 
 import headway
-from headway import field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.observe import unready
-
-
-@headway.message(name="tests.Team")
-class Team:
-    note: str = field(1)
-
+from tests.helpers.plain_types import Team
 
 app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)

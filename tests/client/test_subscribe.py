@@ -13,7 +13,6 @@ from grpclib.const import Status
 from typing_extensions import override
 
 import headway
-from headway import field
 from headway.client import Client
 from headway.errors import (
     Closed,
@@ -36,19 +35,9 @@ from headway.subscription import (
     TopicEvent,
     TopicPosition,
 )
+from tests.helpers.plain_types import Rate, Team
 from tests.helpers.scripted_channel import ScriptedChannel
 from tests.helpers.service_errors import failed
-
-
-@headway.message(name="tests.SubscribedTeam")
-class Team:
-    note: str = field(1)
-
-
-@headway.message
-class Rate:
-    cents: int = field(1)
-
 
 current: dict[str, Rate] = {}
 app = headway.App("staff")

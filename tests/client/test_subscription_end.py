@@ -7,19 +7,8 @@ import trio
 import trio.testing
 
 import headway
-from headway import field
 from headway.errors import Closed, PayloadError
-
-
-@headway.message(name="tests.EndedTeam")
-class Team:
-    note: str = field(1)
-
-
-@headway.message(name="tests.EndedRate")
-class Rate:
-    cents: int = field(1)
-
+from tests.helpers.plain_types import Rate, Team
 
 app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)

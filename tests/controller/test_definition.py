@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 
 import headway
-from headway import field
 from headway.controller import GivenControllerOptions, Options
 from headway.errors import DeclarationError, InvalidArgument
 from headway.mapper import ReadyMapper
-
-
-@headway.message(name="tests.Thing")
-class Thing:
-    name: str = field(1)
-
+from tests.helpers.plain_types import Thing
 
 app = headway.App("misused")
 THING = app.type("test", "v1", "Thing", Thing)

@@ -5,17 +5,12 @@ from __future__ import annotations
 import pytest
 
 import headway
-from headway import field
 from headway.access import Limit, Rule
 from tests.helpers.browser import PATIENCE, open_chromium
+from tests.helpers.plain_types import Team
 from tests.http.kit import bearing
 from tests.page.kit import EVERYTHING, Shop, open_shop
 from tests.page.opened import CONTRAST, TEXT, sign_in
-
-
-@headway.message(name="tests.page.limits.Team")
-class Team:
-    note: str = field(1)
 
 
 def limited_app() -> tuple[headway.App, headway.ResourceType[Team]]:

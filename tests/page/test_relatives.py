@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 import headway
-from headway import field
 from headway.resource import pb
+from tests.helpers.plain_types import Note
 from tests.page.kit import EVERYTHING, open_shop
-
-
-@headway.message(name="tests.page.relatives.Note")
-class Note:
-    text: str = field(1)
 
 
 async def test_owned_resources_are_told_from_events_without_comparing_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,12 @@ from trio.testing import MockClock
 from typing_extensions import override
 
 import headway
-from headway import field, testing
+from headway import testing
 from headway.events import ignore
 from tests.helpers.passing_channel import PassingChannel
+from tests.helpers.plain_types import Note
 
 Reply = TypeVar("Reply")
-
-
-@headway.message(name="tests.Note")
-class Note:
-    text: str = field(1)
 
 
 class StaleReads(PassingChannel):

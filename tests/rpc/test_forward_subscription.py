@@ -8,15 +8,10 @@ import pytest
 import trio
 
 import headway
-from headway import field, rpc
+from headway import rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import PermissionDenied
-
-
-@headway.message(name="tests.ForwardedTeam")
-class Team:
-    note: str = field(1)
-
+from tests.helpers.plain_types import Team
 
 app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)

@@ -12,11 +12,11 @@ import trio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import headway
-from headway import field
 from headway.access import Access, Authorizer
 from headway.rpc import open_forwarder
 from headway.storage import MemoryBackend, StoreProblem
 from tests.helpers.go_programs import need_go_program
+from tests.helpers.plain_types import Team
 from tests.rpc.rpc_kit import certificates
 
 SERVICES = (
@@ -32,11 +32,6 @@ SERVICES = (
 )
 SERVING, FAILED, NOT_SERVING = 0, 2, 4
 app = headway.App("staff")
-
-
-@headway.message
-class Team:
-    note: str = field(1)
 
 
 app.type("staff", "v1", "Team", Team)

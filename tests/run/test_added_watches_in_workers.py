@@ -13,14 +13,10 @@ from headway import events, field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import PermissionDenied
 from tests.helpers.cluster import TTL, Cluster, Member
+from tests.helpers.plain_types import Team
 from tests.helpers.shards import SHARDS, has_all, shard, shards_of
 
 PATIENCE = 40
-
-
-@headway.message(name="added.Team")
-class Team:
-    note: str = field(1)
 
 
 @headway.message(name="added.Hint")

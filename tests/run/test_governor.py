@@ -11,16 +11,11 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import field
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Reconciled, RunEnded, WritesHeld, ignore
 from headway.run import Governor
 from headway.why import sentences
-
-
-@headway.message(name="tests.governed.Team")
-class Team:
-    note: str = field(1)
+from tests.helpers.plain_types import Team
 
 
 class Program:

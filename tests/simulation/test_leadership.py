@@ -13,15 +13,11 @@ from headway.testing import simulation
 from headway.testing.simulation import Result, Setting, run
 from headway.testing.simulation.faults import HandOver
 from headway.testing.simulation.plans import handovers, interims, single_faults
+from tests.helpers.plain_types import Note
 
 
 @headway.message
 class Job:
-    text: str = field(1)
-
-
-@headway.message
-class Note:
     text: str = field(1)
 
 

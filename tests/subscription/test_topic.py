@@ -12,15 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headway
-from headway import field
 from headway.errors import DeclarationError, HistoryCompacted, InvalidArgument, PayloadError
 from headway.resource import AnyMessage, Position
 from headway.subscription import SubscriptionPosition, Topic, TopicLog, TopicPosition
-
-
-@headway.message(name="tests.Rate")
-class Rate:
-    cents: int = field(1)
+from tests.helpers.plain_types import Rate
 
 
 def nothing(_: str) -> Mapping[str, Any]:
