@@ -19,7 +19,7 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
-from headway import events, field
+from headway import events
 from headway.engine import Host, _store_health
 from headway.errors import HeadwayError, StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
@@ -29,6 +29,7 @@ from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, 
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
 from headway.why import observer_of, why_extension
+from tests.helpers.plain_types import Team
 from tests.helpers.service_errors import status_of
 from tests.http.kit import NO_CERTIFICATES
 from tests.run.test_store_rolled_back import rolled_back

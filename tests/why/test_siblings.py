@@ -18,7 +18,7 @@ from headway.client import list_quotas
 from headway.errors import HeadwayError
 from headway.resource import QUOTA, Quota, ResourceId
 from headway.rpc import open_channel
-from headway.storage import Backend, MemoryBackend
+from headway.storage import Backend
 from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why, beside_siblings, observer_of
 from headway.why._attending import Busy, Sort
 from tests.helpers.service_errors import status_of
