@@ -130,11 +130,11 @@ async def watch(address: str, count: int, *, scoped: bool) -> None:
         wanted = MANY.within(metadata=f"group=group-{number % GROUPS}") if scoped else FEW
         async with client.watch(wanted) as changes:
             async for change in changes:
-                if isinstance(change, headway.SnapshotEnd):
+                if isinstance(change, headway.client.SnapshotEnd):
                     snapshots += 1
                     if snapshots == count:
                         all_ready.set()
-                events += isinstance(change, headway.Upserted)
+                events += isinstance(change, headway.client.Upserted)
 
     async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
         clients = [

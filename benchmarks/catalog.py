@@ -119,9 +119,13 @@ async def _look(
     """Note how long each change takes to arrive, until ``number`` have arrived."""
     async with engine.client.watch(SERVICE_ENDPOINTS) as events:
         async for event in events:
-            if isinstance(event, headway.SnapshotEnd):
+            if isinstance(event, headway.client.SnapshotEnd):
                 task_status.started()
-            elif isinstance(event, headway.Upserted) and event.resource.name in begun and _is_critical(event.resource):
+            elif (
+                isinstance(event, headway.client.Upserted)
+                and event.resource.name in begun
+                and _is_critical(event.resource)
+            ):
                 taken.append(time.perf_counter() - begun.pop(event.resource.name))
                 if len(taken) == number:
                     return

@@ -47,7 +47,7 @@ async def _notified(app: headway.App, type: ResourceType[Note], size: int) -> fl
     backend, text, value = MemoryBackend(), texts(0), encode(Note(text=TEXT))
     waiting, all_received = size, trio.Event()
 
-    async def receiver(cache: headway.PrimedCache) -> None:
+    async def receiver(cache: headway.notify.PrimedCache) -> None:
         nonlocal waiting
         async with cache.notify() as updates:
             updates.get(type, text.name)

@@ -86,7 +86,7 @@ def _resolved(path: str) -> object:
     return found
 
 
-RUNTIME = {"cache": headway.CacheReader, "client": headway.Client, "strong": headway.StrongReads}
+RUNTIME = {"cache": headway.CacheReader, "client": headway.Client, "strong": headway.reconcile.StrongReads}
 """The attributes of a reconcile context that are made with it."""
 
 

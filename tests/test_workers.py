@@ -102,7 +102,7 @@ async def copied(engine: headway.Engine, copy: Any, name: str) -> str:
     with trio.fail_after(PATIENCE):
         async with engine.client.watch(copy) as changes:
             async for change in changes:
-                if isinstance(change, headway.Upserted) and change.resource.name == name:
+                if isinstance(change, headway.client.Upserted) and change.resource.name == name:
                     by: str = change.resource.data.by
                     return by
     raise AssertionError("unreachable")

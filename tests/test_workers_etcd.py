@@ -78,7 +78,7 @@ async def write_all(engine: headway.Engine, text: str) -> None:
             await engine.client.apply(JOB.new(name, Job(text=text)))
         async with engine.client.watch(COPY) as changes:
             async for change in changes:
-                if isinstance(change, headway.Upserted) and change.resource.data.text == text:
+                if isinstance(change, headway.client.Upserted) and change.resource.data.text == text:
                     missing.discard(change.resource.name)
                 if not missing:
                     return

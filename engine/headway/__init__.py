@@ -51,21 +51,13 @@ from headway.cache import View as View
 from headway.cache import projection as projection
 from headway.cache import query as query
 from headway.client import Client as Client
-from headway.client import Deleted as Deleted
 from headway.client import HeldLease as HeldLease
-from headway.client import Progress as Progress
-from headway.client import Published as Published
-from headway.client import SnapshotEnd as SnapshotEnd
 from headway.client import Subject as Subject
-from headway.client import Subscription as Subscription
-from headway.client import SubscriptionBatch as SubscriptionBatch
-from headway.client import Upserted as Upserted
 from headway.client import hold_lease as hold_lease
 from headway.client import until as until
 from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
 from headway.controller import App as App
-from headway.controller import Graph as Graph
 from headway.controller import WriteLimit as WriteLimit
 from headway.controller import graph as graph
 from headway.controller import sharded as sharded
@@ -85,7 +77,6 @@ from headway.reconcile import Reason as Reason
 from headway.reconcile import Request as Request
 from headway.reconcile import RequeueAfter as RequeueAfter
 from headway.reconcile import Runtime as Runtime
-from headway.reconcile import StrongReads as StrongReads
 from headway.reconcile import requeue_after as requeue_after
 from headway.reconcile import requeue_now as requeue_now
 from headway.resource import NAMESPACE as NAMESPACE
@@ -102,9 +93,7 @@ from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
 from headway.resource import ScopedType as ScopedType
 from headway.resource import Status as Status
-from headway.subscription import SubscriptionPosition as SubscriptionPosition
 from headway.subscription import Topic as Topic
-from headway.subscription import TopicPosition as TopicPosition
 
 if TYPE_CHECKING:
     from headway import access as access
@@ -122,23 +111,11 @@ if TYPE_CHECKING:
     from headway.engine import open_cache as open_cache
     from headway.engine import open_engine as open_engine
     from headway.engine import open_workers as open_workers
-    from headway.notify import BlockingQuery as BlockingQuery
-    from headway.notify import CacheStatus as CacheStatus
-    from headway.notify import Handle as Handle
-    from headway.notify import Poll as Poll
-    from headway.notify import PrimedCache as PrimedCache
-    from headway.notify import Updates as Updates
-    from headway.run import ControllerStatus as ControllerStatus
-    from headway.run import NotDone as NotDone
-    from headway.run import OwnWrite as OwnWrite
-    from headway.run import TypeStatus as TypeStatus
 
 # A program that declares types and controllers needs neither the engine nor the network.
 _LATER = {
     "": "access engine journal notify rpc run service storage",
     "engine": "Engine Network Timing connect open_cache open_engine open_workers",
-    "notify": "BlockingQuery CacheStatus Handle Poll PrimedCache Updates",
-    "run": "ControllerStatus NotDone OwnWrite TypeStatus",
 }
 __getattr__ = _imported_later(__name__, _LATER)
 

@@ -338,7 +338,7 @@ class ReconcileTimeout(HeadwayError):
 
 
 class InvalidResult(HeadwayError, TypeError):
-    """A reconciler, a daemon, a timer or the function of a `headway.BlockingQuery` returned an invalid value.
+    """A reconciler, a daemon, a timer or the function of a `headway.notify.BlockingQuery` returned an invalid value.
 
     The call is retried.
     """

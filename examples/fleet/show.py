@@ -46,10 +46,10 @@ async def show_instances(client: headway.Client) -> None:
     seen: dict[str, str] = {}
     async with client.watch(INSTANCE) as changes:
         async for change in changes:
-            if isinstance(change, headway.Deleted):
+            if isinstance(change, headway.client.Deleted):
                 seen.pop(change.resource.uid, None)
                 say(f"instance  {change.resource.name}: gone")
-            elif isinstance(change, headway.Upserted):
+            elif isinstance(change, headway.client.Upserted):
                 line = _instance_line(change.resource)
                 if seen.get(change.resource.uid) != line:
                     seen[change.resource.uid] = line
@@ -76,9 +76,9 @@ async def show_endpoints(client: headway.Client) -> None:
     """A line for each change of what an app's clients may connect to; for ever."""
     async with client.watch(ENDPOINTS) as changes:
         async for change in changes:
-            if isinstance(change, headway.Deleted):
+            if isinstance(change, headway.client.Deleted):
                 say(f"endpoints {change.resource.name}: gone")
-            elif isinstance(change, headway.Upserted):
+            elif isinstance(change, headway.client.Upserted):
                 say(f"endpoints {change.resource.name}: {_addresses(change.resource)}")
 
 

@@ -133,12 +133,13 @@ async def test_n7_list_and_watch_wait_and_are_opened_again(autojump_clock: MockC
         for _ in range(2):
             assert [each.name for each in await client.list(TEAM)] == ["core"]
             async with client.watch(TEAM) as events:
-                assert isinstance(await anext(events), headway.Upserted)
+                assert isinstance(await anext(events), headway.client.Upserted)
                 for note in "abc":
                     # The events of an open watch are not counted.
                     await server.engine.client.write(TEAM.new("core", Team(note=note)))
                     while not (
-                        isinstance(event := await anext(events), headway.Upserted) and event.resource.data.note == note
+                        isinstance(event := await anext(events), headway.client.Upserted)
+                        and event.resource.data.note == note
                     ):
                         pass
         assert round(autojump_clock.current_time() - began, 6) >= round(3 / SOON, 6)

@@ -87,7 +87,7 @@ async def test_n7_subscription_waits_before_it_opens_a_refused_stream_again(auto
         channel = Refusing(engine.client._channel, SUBSCRIBE, 2)
         async with Client(channel, app.registry).subscribe([type]) as batches:
             batch = await anext(batches)
-    assert [each.resource.name for each in batch.events if isinstance(each, headway.Upserted)] == ["core"]
+    assert [each.resource.name for each in batch.events if isinstance(each, headway.client.Upserted)] == ["core"]
     channel.check_waits()
     assert round(autojump_clock.current_time(), 6) >= 2 * SECONDS
 

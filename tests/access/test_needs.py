@@ -11,9 +11,9 @@ import pytest
 import trio
 
 import headway
-from headway import Deleted, Hooks, Need, SnapshotEnd, Upserted, field
+from headway import Hooks, Need, field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.client import WatchStream
+from headway.client import Deleted, SnapshotEnd, Upserted, WatchStream
 from headway.errors import DeclarationError, HistoryCompacted, PermissionDenied
 from headway.resource import TypeName
 

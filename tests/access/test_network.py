@@ -50,7 +50,7 @@ async def test_token_permits_its_policies() -> None:
         async with headway.connect(engine.addresses, app, token=text) as reader:
             assert [team.name for team in await reader.list(TEAM)] == ["core"]
             async with reader.watch(TEAM) as events:
-                assert isinstance(await events.__anext__(), headway.Upserted)
+                assert isinstance(await events.__anext__(), headway.client.Upserted)
             for name in ("core", "other"):
                 with pytest.raises(headway.errors.PermissionDenied):
                     await reader.write(TEAM.new(name))

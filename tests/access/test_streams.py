@@ -167,7 +167,7 @@ async def test_status_reaches_a_client_through_a_forwarder() -> None:
         headway.connect(server.addresses, app, token=text) as client,
         client.watch(TEAM) as events,
     ):
-        assert isinstance(await anext(events), headway.SnapshotEnd)
+        assert isinstance(await anext(events), headway.client.SnapshotEnd)
         with pytest.raises(headway.errors.PermissionDenied, match="expired"):
             await _exhaust(events)
 

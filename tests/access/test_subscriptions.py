@@ -117,8 +117,8 @@ async def test_topic_shows_the_subjects_that_rules_cover() -> None:
         assert said_of(await anext(batches)) == ["EUR"]
 
 
-def said_of(batch: headway.SubscriptionBatch) -> list[str]:
-    return sorted(event.subject for event in batch.events if isinstance(event, headway.Published))
+def said_of(batch: headway.client.SubscriptionBatch) -> list[str]:
+    return sorted(event.subject for event in batch.events if isinstance(event, headway.client.Published))
 
 
 async def raw_end(engine: headway.Engine, text: str, change: Any) -> HeadwayError:

@@ -201,7 +201,7 @@ async def test_w18_status_of_a_partition_is_written_once_however_many_identities
 
             async def collect_versions() -> None:
                 async for event in events:
-                    if isinstance(event, headway.Upserted):
+                    if isinstance(event, headway.client.Upserted):
                         versions.append(event.resource.version)
 
             nursery.start_soon(collect_versions)

@@ -28,18 +28,18 @@ tokens:
 """
 
 
-def changed(batch: headway.SubscriptionBatch) -> list[str]:
+def changed(batch: headway.client.SubscriptionBatch) -> list[str]:
     """Return what a batch has changed. The statuses that the served controller writes are left out."""
     found = []
     for event in batch.events:
-        assert not isinstance(event, headway.Published)
-        sign = "-" if isinstance(event, headway.Deleted) else ""
+        assert not isinstance(event, headway.client.Published)
+        sign = "-" if isinstance(event, headway.client.Deleted) else ""
         if batch.snapshot or sign or not event.resource.status:
             found.append(f"{sign}{event.resource.type.name.kind} {event.resource.name}")
     return sorted(found)
 
 
-async def next_change(batches: headway.Subscription) -> tuple[bool, list[str]]:
+async def next_change(batches: headway.client.Subscription) -> tuple[bool, list[str]]:
     while True:
         batch = await anext(batches)
         if batch.snapshot or changed(batch):
@@ -131,7 +131,7 @@ async def test_subscription_survives_kill_and_restart_of_its_server(start: Start
             position = batches.position
         assert position is not None
 
-        kept = headway.SubscriptionPosition.parse(str(position))
+        kept = headway.subscription.SubscriptionPosition.parse(str(position))
         async with headway.connect(where, *apps) as client:
             await client.delete(ACCOUNT.id("before-0"))
             async with client.subscribe([TEAM, ACCOUNT], resume_after=kept) as batches:

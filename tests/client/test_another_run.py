@@ -21,10 +21,10 @@ class Opened(NamedTuple):
     team: headway.ResourceType[Team]
     engine: headway.Engine
     client: headway.Client
-    cache: headway.PrimedCache
+    cache: headway.notify.PrimedCache
     events: Any
-    updates: headway.Updates
-    batches: headway.Subscription
+    updates: headway.notify.Updates
+    batches: headway.client.Subscription
 
 
 async def _watch(it: Opened) -> None:

@@ -49,16 +49,16 @@ RATES = app.topic(
 )
 
 
-def said(batch: headway.SubscriptionBatch) -> list[str]:
+def said(batch: headway.client.SubscriptionBatch) -> list[str]:
     found: list[str] = []
     for event in batch.events:
         match event:
-            case headway.Upserted(resource, revision):
+            case headway.client.Upserted(resource, revision):
                 assert revision == int(resource.version)
                 found.append(f"{resource.type.name.kind} {resource.name}={resource.data.note}")
-            case headway.Deleted(resource):
+            case headway.client.Deleted(resource):
                 found.append(f"-{resource.type.name.kind} {resource.name}")
-            case headway.Published(topic, subject, data):
+            case headway.client.Published(topic, subject, data):
                 assert topic is RATES
                 found.append(f"{subject}={data.cents}")
     return sorted(found)
@@ -73,7 +73,7 @@ async def test_batches_are_typed_and_their_resources_are_copies() -> None:
             batch = await anext(batches)
             assert (batch.snapshot, said(batch)) == (True, ["Team core=1"])
             (event,) = batch.events
-            assert isinstance(event, headway.Upserted)
+            assert isinstance(event, headway.client.Upserted)
             event.resource.data.note = "mine"
             assert (await engine.client.read(TEAM, "core")).data.note == "1"
             current["EUR"] = Rate(cents=5)
@@ -346,7 +346,7 @@ async def test_second_task_that_reads_a_subscription_is_refused_and_the_first_go
         trio.open_nursery() as nursery,
     ):
         assert (await anext(batches)).snapshot
-        found: list[headway.SubscriptionBatch] = []
+        found: list[headway.client.SubscriptionBatch] = []
 
         async def first() -> None:
             found.append(await anext(batches))

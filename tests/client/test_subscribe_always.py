@@ -77,16 +77,16 @@ class Mirror:
         self.revision = self.number = 0
         self.changed = trio.Event()
 
-    def apply(self, batch: headway.SubscriptionBatch) -> None:
+    def apply(self, batch: headway.client.SubscriptionBatch) -> None:
         if batch.snapshot:
             self.state, self.published = {}, {}
         for event in batch.events:
             match event:
-                case headway.Upserted(resource):
+                case headway.client.Upserted(resource):
                     self.state[resource.type.name.kind, resource.name] = resource.data.text
-                case headway.Deleted(resource):
+                case headway.client.Deleted(resource):
                     del self.state[resource.type.name.kind, resource.name]
-                case headway.Published(_, subject, data):
+                case headway.client.Published(_, subject, data):
                     self.published[subject] = data
         store, (topic,) = batch.position.store, batch.position.topics
         assert store is not None

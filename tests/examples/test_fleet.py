@@ -134,9 +134,9 @@ async def test_exit_of_a_process_is_noticed_at_once(
         with trio.fail_after(PATIENCE):
             async with client.watch(ENDPOINTS) as changes:
                 async for change in changes:
-                    if isinstance(change, headway.SnapshotEnd):
+                    if isinstance(change, headway.client.SnapshotEnd):
                         kill(process)
-                    elif isinstance(change, headway.Upserted):
+                    elif isinstance(change, headway.client.Upserted):
                         listed.append(len(change.resource.data.addresses))
                     if len(listed) == 3:
                         break
@@ -157,7 +157,7 @@ async def addresses_of(client: headway.Client, count: int) -> None:
     with trio.fail_after(PATIENCE):
         async with client.watch(ENDPOINTS) as changes:
             async for change in changes:
-                if isinstance(change, headway.Upserted) and len(change.resource.data.addresses) == count:
+                if isinstance(change, headway.client.Upserted) and len(change.resource.data.addresses) == count:
                     return
 
 

@@ -80,7 +80,7 @@ class Staff:
             yield self
 
     @asynccontextmanager
-    async def cache(self, how: str = "in process", **options: Any) -> AsyncIterator[headway.PrimedCache]:
+    async def cache(self, how: str = "in process", **options: Any) -> AsyncIterator[headway.notify.PrimedCache]:
         """Open a cache of both types, with the index."""
         options = {"watches": [self.team, self.account], "indexes": [self.by_login], **options}
         if how == "in process":

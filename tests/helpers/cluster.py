@@ -80,7 +80,7 @@ class Member:
         self.engine: headway.Engine
         self.ended = trio.Event()
 
-    def status(self) -> headway.ControllerStatus:
+    def status(self) -> headway.run.ControllerStatus:
         return self.engine.status()[0]
 
     def kill(self) -> None:

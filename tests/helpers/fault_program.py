@@ -159,7 +159,7 @@ class Watcher:
             try:
                 async with self._client.watch(type, resume_after=at, progress_interval=0.2) as events_of_type:
                     async for event in events_of_type:
-                        if isinstance(event, headway.Upserted | headway.Deleted):
+                        if isinstance(event, headway.client.Upserted | headway.client.Deleted):
                             self._reached[type] = max(self._reached[type], event.revision)
                         else:
                             at = event.position

@@ -24,8 +24,8 @@ class Source:
         self.error: BaseException | None = None
         self.changed = trio.lowlevel.ParkingLot()
         self.blocks = True
-        self.poll = headway.Poll(self._poll)
-        self.query = headway.BlockingQuery(self._query)
+        self.poll = headway.notify.Poll(self._poll)
+        self.query = headway.notify.BlockingQuery(self._query)
 
     def set(self, value: object, index: int | None = None) -> None:
         """Set the next answer, and wake the calls that wait for it."""

@@ -98,9 +98,9 @@ class Side:
                     if batch.snapshot:
                         found.clear()
                     for event in batch.events:
-                        if isinstance(event, headway.Upserted):
+                        if isinstance(event, headway.client.Upserted):
                             found[event.resource.id.namespace, event.resource.name] = event.resource.data.size
-                        elif isinstance(event, headway.Deleted):
+                        elif isinstance(event, headway.client.Deleted):
                             found.pop((event.resource.id.namespace, event.resource.name), None)
                     if found == wanted:
                         return

@@ -12,7 +12,7 @@ from tests.helpers.fetched import Source
 
 async def test_cache_is_canceled_at_every_step(autojump_clock: MockClock) -> None:
     staff, source = Staff(), Source()
-    opened: list[headway.PrimedCache] = []
+    opened: list[headway.notify.PrimedCache] = []
 
     async def program() -> None:
         async with staff.cache() as cache, cache.notify() as updates:

@@ -14,23 +14,23 @@ from headway.resource import Bookmark, EndOfSnapshot
 from tests.helpers.cached import Staff, names, restore
 from tests.helpers.fetched import Source
 
-Wait = Callable[[Staff, headway.PrimedCache], Awaitable[None]]
+Wait = Callable[[Staff, headway.notify.PrimedCache], Awaitable[None]]
 
 
-async def for_a_revision(_: Staff, cache: headway.PrimedCache) -> None:
+async def for_a_revision(_: Staff, cache: headway.notify.PrimedCache) -> None:
     await cache.wait_for(10**6)
 
 
-async def for_a_change(staff: Staff, cache: headway.PrimedCache) -> None:
+async def for_a_change(staff: Staff, cache: headway.notify.PrimedCache) -> None:
     async with cache.notify() as updates:
         updates.list(staff.team)
         async for _ in updates:
             pass
 
 
-async def for_first_values(_: Staff, cache: headway.PrimedCache) -> None:
+async def for_first_values(_: Staff, cache: headway.notify.PrimedCache) -> None:
     async with cache.notify() as updates:
-        updates.poll(headway.Poll(trio.sleep_forever), max_age=1)
+        updates.poll(headway.notify.Poll(trio.sleep_forever), max_age=1)
         await updates.primed()
 
 
@@ -45,7 +45,7 @@ async def test_wait_of_another_task_ends_with_the_cache(
     staff = Staff()
     ended = trio.Event()
 
-    async def other(cache: headway.PrimedCache) -> None:
+    async def other(cache: headway.notify.PrimedCache) -> None:
         with pytest.raises(error, match="its block has ended"):
             await wait(staff, cache)
         ended.set()
@@ -63,7 +63,7 @@ async def test_wait_ends_if_one_type_is_complete_in_the_step_of_the_end() -> Non
     staff = Staff()
     ended = trio.Event()
 
-    async def other(cache: headway.PrimedCache, revision: int) -> None:
+    async def other(cache: headway.notify.PrimedCache, revision: int) -> None:
         with pytest.raises(NotPrimed, match="its block has ended"):
             await cache.wait_for(revision)
         ended.set()

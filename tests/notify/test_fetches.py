@@ -46,7 +46,7 @@ async def test_o_primed_waits_for_a_value_or_an_error_of_every_handle(autojump_c
 
     async with opened() as (source, _, updates):
         source.fail(ValueError("down"))
-        failed, late = updates.poll(source.poll, max_age=1), updates.poll(headway.Poll(slow), max_age=1)
+        failed, late = updates.poll(source.poll, max_age=1), updates.poll(headway.notify.Poll(slow), max_age=1)
         with trio.move_on_after(60) as patience:
             await updates.primed()
         assert patience.cancelled_caught
@@ -110,7 +110,7 @@ async def test_mark_of_a_restore_is_not_lost_on_a_slow_receiver(autojump_clock: 
 async def test_o3_handles_of_equal_source_and_arguments_share_a_fetch(autojump_clock: MockClock) -> None:
     """Two declarations of one function are equal. Other arguments are another fetch."""
     async with opened() as (source, cache, updates), cache.notify() as other:
-        again = headway.BlockingQuery(source._query)
+        again = headway.notify.BlockingQuery(source._query)
         one, two = updates.query(source.query, "eu"), other.query(again, "eu", correlation_id="two")
         us = updates.query(source.query, "us")
         await wait_all_tasks_blocked()
@@ -324,7 +324,7 @@ async def test_invalid_answer_of_a_query_is_an_error_of_the_handle(answer: objec
         return answer
 
     async with opened() as (_, _, updates):
-        query: headway.BlockingQuery[object] = headway.BlockingQuery(wrong)  # type: ignore[arg-type]  # it is wrong
+        query: headway.notify.BlockingQuery[object] = headway.notify.BlockingQuery(wrong)  # type: ignore[arg-type]  # it is wrong
         feed = updates.query(query)
         await updates.primed()
         assert isinstance(feed.error, InvalidResult)
@@ -337,7 +337,7 @@ async def test_o1_wrong_sources_and_arguments_are_refused_at_once() -> None:
     def plain() -> int:
         return 1
 
-    for declare in (headway.Poll, headway.BlockingQuery):
+    for declare in (headway.notify.Poll, headway.notify.BlockingQuery):
         with pytest.raises(DeclarationError, match="must be an async function"):
             declare(plain)  # type: ignore[arg-type]  # the test passes a wrong function
     async with opened() as (source, cache, updates):
@@ -349,9 +349,9 @@ async def test_o1_wrong_sources_and_arguments_are_refused_at_once() -> None:
             with pytest.raises(InvalidArgument, match="max_age="):
                 updates.poll(source.poll, max_age=age)  # type: ignore[arg-type]  # the test passes wrong arguments
         with pytest.raises(InvalidArgument, match="must take the 1 arguments"):
-            updates.poll(headway.Poll(none), "eu", max_age=1)
+            updates.poll(headway.notify.Poll(none), "eu", max_age=1)
         with pytest.raises(InvalidArgument, match="must take an index"):
-            updates.query(headway.BlockingQuery(none))  # type: ignore[arg-type]  # the test passes a wrong function
+            updates.query(headway.notify.BlockingQuery(none))  # type: ignore[arg-type]  # the test passes a wrong function
         with pytest.raises(InvalidArgument, match="must be hashable"):
             updates.poll(source.poll, [], max_age=1)  # type: ignore[arg-type]  # the test passes a wrong argument
         assert not cache._answers._answers

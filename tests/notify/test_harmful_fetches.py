@@ -35,9 +35,9 @@ async def test_failure_of_a_task_of_a_canceled_call_ends_nothing_else(
         sound = updates.poll(source.poll, max_age=5)
         async with cache.notify() as other:
             bad = (
-                other.poll(headway.Poll(call), max_age=5)
+                other.poll(headway.notify.Poll(call), max_age=5)
                 if kind == "poll"
-                else other.query(headway.BlockingQuery(call))
+                else other.query(headway.notify.BlockingQuery(call))
             )
             await received(updates)
             if ends == "handle":
@@ -64,7 +64,7 @@ async def test_poll_that_never_waits_lets_other_tasks_run_and_can_be_canceled() 
         return calls
 
     async with opened() as (_, cache, updates):
-        rates = updates.poll(headway.Poll(call), max_age=1e-300)
+        rates = updates.poll(headway.notify.Poll(call), max_age=1e-300)
         await updates.primed()
         for _ in range(20):
             await trio.lowlevel.checkpoint()
@@ -89,7 +89,7 @@ async def test_query_that_returns_something_new_at_once_is_paced(indexes: str, a
         return (calls if indexes == "grow" else 1 + calls % 2), calls
 
     async with opened() as (_, _cache, updates):
-        feed = updates.query(headway.BlockingQuery(call))
+        feed = updates.query(headway.notify.BlockingQuery(call))
         await updates.primed()
         await trio.sleep(2.0)
         assert 100 <= feed.value == calls <= 220
@@ -104,7 +104,7 @@ async def test_poll_that_returns_the_object_it_has_changed_reports_the_change(au
         return rates
 
     async with opened() as (_, _cache, updates):
-        handle = updates.poll(headway.Poll(call), max_age=5)
+        handle = updates.poll(headway.notify.Poll(call), max_age=5)
         await updates.primed()
         assert await anext(updates) is handle
         with trio.fail_after(20):

@@ -15,7 +15,7 @@ from tests.helpers.stream_beginnings import Compacted, Half
 LONG = 60.0
 
 
-async def seen(updates: headway.Updates, handle: headway.Handle[Any]) -> list[tuple[str, list[str]]]:
+async def seen(updates: headway.notify.Updates, handle: headway.notify.Handle[Any]) -> list[tuple[str, list[str]]]:
     """Return the errors and names that a handle shows each time that anything changes, until nothing does for long."""
     found = []
     with trio.move_on_after(LONG):

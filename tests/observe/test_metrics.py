@@ -14,12 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 import headway
-from headway import ControllerStatus, events
+from headway import events
 from headway.observe import Metrics, Sample, log_report, reports, states_in, unready
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
 from headway.resource import ResourceId, TypeName
-from headway.run import Governed, TypeStatus
+from headway.run import ControllerStatus, Governed, TypeStatus
 from headway.testing import Fault
 from tests.helpers.rig import Rig
 

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 import headway
-from headway import ControllerStatus, field
+from headway import field
 from headway.observe import Metrics, open_pages, unready
 from headway.resource import TypeName
-from headway.run import TypeStatus
+from headway.run import ControllerStatus, TypeStatus
 from tests.http.kit import NO_CERTIFICATES
 from tests.rpc.raw_kit import tcp
 

@@ -74,7 +74,7 @@ async def seen(engine: Engine, type: ResourceType[Any], wanted: dict[str, list[s
         found: dict[str, list[str]] = {}
         async for batch in batches:
             for event in batch.events:
-                assert isinstance(event, headway.Upserted)
+                assert isinstance(event, headway.client.Upserted)
                 data = event.resource.data
                 found[event.resource.name] = list(data.names) if isinstance(data, Roster) else list(down(data).names)
             if found == wanted:

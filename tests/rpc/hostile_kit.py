@@ -159,9 +159,9 @@ class Bystander:
     async def _watch(self, *, task_status: trio.TaskStatus[None]) -> None:
         async with self.client.watch(THING) as events:
             async for event in events:
-                if isinstance(event, headway.SnapshotEnd):
+                if isinstance(event, headway.client.SnapshotEnd):
                     task_status.started()
-                if isinstance(event, headway.Upserted) and event.resource.id.name == "bystander":
+                if isinstance(event, headway.client.Upserted) and event.resource.id.name == "bystander":
                     self.seen.append(event.resource.data.text)
                     self._more.set()
 

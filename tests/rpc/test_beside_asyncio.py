@@ -92,7 +92,7 @@ def test_listening_engine_runs_inside_an_asyncio_program() -> None:
 
 async def _upserts(events: Any, count: int) -> Any:
     async for event in events:
-        if isinstance(event, headway.Upserted):
+        if isinstance(event, headway.client.Upserted):
             yield event
             count -= 1
             if not count:

@@ -33,16 +33,16 @@ async def test_every_client_operation_works_through_a_forwarder(hops: int) -> No
             await client.write(read)
         assert [each.data.text for each in await client.list(THING)] == ["2"]
         async with client.watch(THING) as events:
-            assert isinstance(await anext(events), headway.Upserted)
-            assert isinstance(await anext(events), headway.SnapshotEnd)
+            assert isinstance(await anext(events), headway.client.Upserted)
+            assert isinstance(await anext(events), headway.client.SnapshotEnd)
             applied = await client.apply(THING.new("a", Text(text="3")))
             condition = headway.Condition(type="Ready", state=headway.ConditionState.TRUE)
             await client.write_status(applied, "tests", [condition])
             await client.delete(await client.read(THING, "a"))
             seen: list[type] = []
-            while headway.Deleted not in seen:
+            while headway.client.Deleted not in seen:
                 seen.append(type(await anext(events)))
-            assert seen.count(headway.Upserted) == 2
+            assert seen.count(headway.client.Upserted) == 2
         with pytest.raises(headway.NotFound):
             await client.read(THING, "a")
         with pytest.raises(headway.errors.InvalidArgument, match="name"):

@@ -57,9 +57,9 @@ async def forwarded(rights: Authorizer | None = None) -> AsyncIterator[tuple[hea
             yield engine, forwarder
 
 
-def names(batch: headway.SubscriptionBatch) -> list[str]:
+def names(batch: headway.client.SubscriptionBatch) -> list[str]:
     return sorted(
-        event.subject if isinstance(event, headway.Published) else event.resource.name for event in batch.events
+        event.subject if isinstance(event, headway.client.Published) else event.resource.name for event in batch.events
     )
 
 

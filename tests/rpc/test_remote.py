@@ -62,23 +62,23 @@ async def test_watch_delivers_the_snapshot_its_end_and_every_change() -> None:
         await client.write(THING.new("before", Text(text="1")))
         async with client.watch(THING) as events:
             first = await anext(events)
-            assert isinstance(first, headway.Upserted)
+            assert isinstance(first, headway.client.Upserted)
             assert first.resource.data.text == "1"
-            assert isinstance(await anext(events), headway.SnapshotEnd)
+            assert isinstance(await anext(events), headway.client.SnapshotEnd)
             written = await client.write(THING.new("after", Text(text="2")))
             event = await _change(events)
-            assert isinstance(event, headway.Upserted)
+            assert isinstance(event, headway.client.Upserted)
             assert (event.resource.id.name, event.revision) == ("after", int(written.version))
             await client.delete(written)
             event = await _change(events)
-            assert isinstance(event, headway.Deleted)
+            assert isinstance(event, headway.client.Deleted)
             assert event.resource.id.name == "after"
 
 
 async def _change(events: Any) -> Any:
     while True:
         event = await anext(events)
-        if not isinstance(event, headway.Progress):
+        if not isinstance(event, headway.client.Progress):
             return event
 
 

@@ -13,10 +13,9 @@ from trio.testing import MockClock
 from typing_extensions import override
 
 import headway
-from headway import ControllerStatus
 from headway.observe import Metrics
 from headway.resource import TypeName
-from headway.run import NotDone, Results, TypeStatus
+from headway.run import ControllerStatus, NotDone, Results, TypeStatus
 from headway.run._status import KEPT
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel

@@ -108,11 +108,11 @@ async def by_subscription(process: simulation.Process, *, whole: bool = True) ->
                     if batch.snapshot:
                         wanted = {}
                     for event in batch.events:
-                        if isinstance(event, headway.Upserted):
+                        if isinstance(event, headway.client.Upserted):
                             wanted[event.resource.name] = event.resource.data.backend
                             if not whole:
                                 await retry(process.outside.put, event.resource.name, wanted[event.resource.name])
-                        elif isinstance(event, headway.Deleted):
+                        elif isinstance(event, headway.client.Deleted):
                             wanted.pop(event.resource.name)
                             if not whole:
                                 await retry(process.outside.remove, event.resource.name)
@@ -242,9 +242,9 @@ def test_function_that_fails_after_a_fault_ends_its_process() -> None:
         async with engine.client.subscribe([ROUTE]) as batches:
             async for batch in batches:
                 for event in batch.events:
-                    if isinstance(event, headway.Upserted):
+                    if isinstance(event, headway.client.Upserted):
                         await process.outside.put(event.resource.name, event.resource.data.backend)
-                    elif isinstance(event, headway.Deleted):
+                    elif isinstance(event, headway.client.Deleted):
                         await process.outside.remove(event.resource.name)
 
     async def stops_at_remains(process: simulation.Process) -> None:

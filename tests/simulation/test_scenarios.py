@@ -80,7 +80,7 @@ def test_watch_of_users_says_that_the_server_has_restarted() -> None:
     async def watches(world: simulation.World) -> None:
         async with world.client.watch(world.type("Team")) as events:
             async for event in events:
-                if isinstance(event, headway.SnapshotEnd):
+                if isinstance(event, headway.client.SnapshotEnd):
                     await world.restart_server()
 
     with pytest.raises(HistoryCompacted, match="the simulated server has restarted: open the watch again"):

@@ -140,7 +140,7 @@ class Load:
     async def _follow(self, client: headway.Client, begun: Callable[[], None]) -> None:
         async with client.watch(self.team) as changes:
             async for change in changes:
-                if isinstance(change, headway.SnapshotEnd):
+                if isinstance(change, headway.client.SnapshotEnd):
                     begun()
                 self.received += 1
 

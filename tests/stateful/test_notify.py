@@ -49,7 +49,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
     # A change that was committed may have reached one type, but not the other one and the handles.
     is_under_way = False
     staff: Staff
-    cache: headway.PrimedCache
+    cache: headway.notify.PrimedCache
     types: list[headway.ResourceType[Any]]
 
     @initialize(first=commits, begin=st.tuples(beginnings, beginnings))

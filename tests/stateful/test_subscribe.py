@@ -117,7 +117,7 @@ class SubscribeMachine(LiveRun, RuleBasedStateMachine):
 
     def _receive(self) -> bool:
         """Read the next batch if there is one. A program whose store was replaced begins anew."""
-        found: list[headway.SubscriptionBatch] = []
+        found: list[headway.client.SubscriptionBatch] = []
 
         async def read() -> None:
             with trio.move_on_after(1.0):
@@ -134,16 +134,16 @@ class SubscribeMachine(LiveRun, RuleBasedStateMachine):
             self._apply(found[0])
         return bool(found)
 
-    def _apply(self, batch: headway.SubscriptionBatch) -> None:
+    def _apply(self, batch: headway.client.SubscriptionBatch) -> None:
         if batch.snapshot:
             self.state, self.rates, self.selection = {}, {}, self.asked
         for event in batch.events:
             match event:
-                case headway.Upserted(resource):
+                case headway.client.Upserted(resource):
                     self.state[resource.type.name.kind, resource.name] = resource.data.text
-                case headway.Deleted(resource):
+                case headway.client.Deleted(resource):
                     del self.state[resource.type.name.kind, resource.name]
-                case headway.Published(_, subject, data):
+                case headway.client.Published(_, subject, data):
                     self.rates[subject] = data
         assert self.selection == self.asked, "a subscription to other subjects was resumed"
         self._check_position(batch.position)

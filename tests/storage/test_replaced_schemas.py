@@ -71,7 +71,7 @@ async def left_off(client: headway.Client, type: ResourceType[Any]) -> Position:
     """Return the position of a watch that has received everything."""
     async with client.watch(type) as items:
         async for item in items:
-            if isinstance(item, headway.SnapshotEnd):
+            if isinstance(item, headway.client.SnapshotEnd):
                 return item.position
     raise AssertionError("the watch ended before its snapshot")
 
@@ -89,7 +89,7 @@ async def deleted_after(client: headway.Client, type: ResourceType[Any], after: 
     """Return the last state of the first resource whose deletion a resumed watch delivers."""
     async with client.watch(type, resume_after=after) as items:
         async for item in items:
-            if isinstance(item, headway.Deleted):
+            if isinstance(item, headway.client.Deleted):
                 return item.resource
     raise AssertionError("the watch ended before a deletion")
 

@@ -86,7 +86,9 @@ async def watching(client: headway.Client, type: headway.ResourceType[Any]) -> A
         async with client.watch(type) as events:
             async for event in events:
                 upto = (
-                    event.revision if isinstance(event, headway.Upserted | headway.Deleted) else event.position.revision
+                    event.revision
+                    if isinstance(event, headway.client.Upserted | headway.client.Deleted)
+                    else event.position.revision
                 )
                 moved.set()
                 moved = trio.Event()

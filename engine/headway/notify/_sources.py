@@ -11,14 +11,16 @@ from headway.errors import DeclarationError
 
 T_co = TypeVar("T_co", covariant=True)
 
-_POLL_FORM = "RATES = headway.Poll(fetch_rates), with `async def fetch_rates() -> T`"
-_QUERY_FORM = "FEED = headway.BlockingQuery(fetch_feed), with `async def fetch_feed(after: int) -> tuple[int, T]`"
+_POLL_FORM = "RATES = headway.notify.Poll(fetch_rates), with `async def fetch_rates() -> T`"
+_QUERY_FORM = (
+    "FEED = headway.notify.BlockingQuery(fetch_feed), with `async def fetch_feed(after: int) -> tuple[int, T]`"
+)
 
 
 @checked()
 @dataclass(frozen=True, slots=True)
 class Poll(Generic[T_co]):
-    """``RATES = headway.Poll(fetch_rates)`` declares an async function whose result `Updates.poll` keeps up to date.
+    """``RATES = headway.notify.Poll(fetch_rates)`` declares an async function for `Updates.poll`.
 
     The function may have arguments, which you pass to `Updates.poll`. Raises DeclarationError.
     """
@@ -33,7 +35,7 @@ class Poll(Generic[T_co]):
 @checked()
 @dataclass(frozen=True, slots=True)
 class BlockingQuery(Generic[T_co]):
-    """``FEED = headway.BlockingQuery(fetch_feed)`` declares a blocking query, which `Updates.query` keeps up to date.
+    """``FEED = headway.notify.BlockingQuery(fetch_feed)`` declares a blocking query for `Updates.query`.
 
     The async function is called with the last index that it returned, or 0 at first, and with the arguments that you
     pass to `Updates.query`. It waits until the index is higher, or for as long as it chooses, and returns the index and

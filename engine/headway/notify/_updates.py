@@ -107,12 +107,12 @@ class Updates(AsyncStream):
         )
         return self._handle(read, correlation_id)
 
-    @checked(InvalidArgument, poll="headway.Poll(function)", max_age="max_age=30")
+    @checked(InvalidArgument, poll="headway.notify.Poll(function)", max_age="max_age=30")
     def poll(self, poll: Poll[T], *arguments: Hashable, max_age: Delay, correlation_id: str = "") -> Handle[T]:
         """Return a handle for the result of a function, which is called again when the result is too old.
 
         Args:
-            poll: made by ``headway.Poll(function)``.
+            poll: made by ``headway.notify.Poll(function)``.
             arguments: the arguments of the function. Handles of equal functions and arguments share the calls.
             max_age: the age, in seconds, at which the function is called again. Up to a sixteenth is added at random.
         """
@@ -122,12 +122,12 @@ class Updates(AsyncStream):
         fetch: PollFetch[T] = self._answers.find(key, lambda: PollFetch(key, self._ended, poll, arguments))
         return self._handle(fetch, correlation_id, max_age)
 
-    @checked(InvalidArgument, query="headway.BlockingQuery(function)")
+    @checked(InvalidArgument, query="headway.notify.BlockingQuery(function)")
     def query(self, query: BlockingQuery[T], *arguments: Hashable, correlation_id: str = "") -> Handle[T]:
         """Return a handle for the result of a blocking query.
 
         Args:
-            query: made by ``headway.BlockingQuery(function)``.
+            query: made by ``headway.notify.BlockingQuery(function)``.
             arguments: the further arguments of the function. Handles of equal functions and arguments share the calls.
         """
         self._check_open(correlation_id)

@@ -54,7 +54,7 @@ async def note_states(engine: headway.Engine, type: headway.ResourceType[Any], s
     """Note the version of each state of the type's resources."""
     async with engine.client.watch(type) as events:
         async for event in events:
-            if isinstance(event, headway.Upserted):
+            if isinstance(event, headway.client.Upserted):
                 seen.append(event.resource.version)
 
 

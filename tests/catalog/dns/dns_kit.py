@@ -73,7 +73,7 @@ def endpoint(
 class Catalog:
     """A client that writes to a catalog, and a DNS server that answers from it."""
 
-    def __init__(self, client: headway.Client, cache: headway.PrimedCache, source: Source) -> None:
+    def __init__(self, client: headway.Client, cache: headway.notify.PrimedCache, source: Source) -> None:
         self.client = client
         self.cache = cache
         self.source = source

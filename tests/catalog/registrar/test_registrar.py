@@ -32,7 +32,7 @@ class World:
     """A catalog, a local service, and the registrar that checks it."""
 
     def __init__(
-        self, engine: headway.Engine, client: headway.Client, cache: headway.PrimedCache, service: LocalService
+        self, engine: headway.Engine, client: headway.Client, cache: headway.notify.PrimedCache, service: LocalService
     ) -> None:
         self.engine = engine
         self.client = client

@@ -39,7 +39,7 @@ class Source:
             raise ValueError(f"stale_limit is {stale_limit}: it must be a number of seconds above 0, such as 10")
         self.stale_limit = stale_limit
         self._records = Records(domain, ttl, ipaddress.ip_address(address))
-        self._cache: headway.PrimedCache | None = None
+        self._cache: headway.notify.PrimedCache | None = None
         self._zone: Zone | None = None
         self._answered_at = -math.inf
         self._checked_at = -math.inf
@@ -59,7 +59,7 @@ class Source:
         return status.problem is None and status.cut_off_seconds <= self.stale_limit
 
     async def follow(
-        self, opening: AbstractAsyncContextManager[headway.PrimedCache], ask: Callable[[], Awaitable[object]]
+        self, opening: AbstractAsyncContextManager[headway.notify.PrimedCache], ask: Callable[[], Awaitable[object]]
     ) -> None:
         """Answer from a cache until canceled.
 
