@@ -352,6 +352,6 @@ async def test_task_ends_with_the_engine() -> None:
 
 @pytest.mark.parametrize("given", ["counting", [app], None, Extension()])
 async def test_what_is_no_list_of_extensions_is_refused(given: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"extensions=.* must be a list"):
+    with pytest.raises(DeclarationError, match=r"extensions must be a list of headway.engine.Extension, .* got "):
         async with headway.open_engine("memory:", app, extensions=given):
             pass

@@ -97,13 +97,22 @@ from headway.subscription import Topic as Topic
 
 if TYPE_CHECKING:
     from headway import access as access
+    from headway import api as api
+    from headway import cache as cache
+    from headway import client as client
+    from headway import controller as controller
     from headway import engine as engine
     from headway import journal as journal
     from headway import notify as notify
+    from headway import protobuf as protobuf
+    from headway import queue as queue
+    from headway import reconcile as reconcile
+    from headway import resource as resource
     from headway import rpc as rpc
     from headway import run as run
     from headway import service as service
     from headway import storage as storage
+    from headway import subscription as subscription
     from headway.engine import Engine as Engine
     from headway.engine import Network as Network
     from headway.engine import Timing as Timing

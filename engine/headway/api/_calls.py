@@ -115,6 +115,9 @@ def closed() -> Closed:
 
 def not_served(where: str, message: str) -> NotServed:
     """Return the error of a server that does not have a method."""
+    path = message.partition("Method not found: ")[2]
+    if path.startswith("/") and not path.startswith(("/headway.", "/hashicorp.", "/grpc.")):
+        return NotServed(f"{where} does not serve {path}: open the engine with the extension that has this service")
     return NotServed(
         f"{where} is not a Headway engine, or is behind a proxy that doesn't forward the method: it answered "
         f"{message!r}; give the address of a Headway engine"

@@ -22,13 +22,16 @@ class Wrapper:
     """A wrapper around a service. Override `unary`, `streaming`, or both::
 
         class Counting(Wrapper):
-            calls = 0
+            def __init__(self, inner, counts):
+                super().__init__(inner)
+                self.counts = counts
 
             async def unary(self, path, answer, call, request):
-                self.calls += 1
+                self.counts[path] += 1
                 return await answer(call, request)
 
-    Calls with a stream in each direction pass through.
+    An engine has a wrapper around each service, also for Consul's names, and once more for the network. So keep what
+    they share outside. Calls with a stream in each direction pass through.
     """
 
     def __init__(self, inner: Mapped) -> None:

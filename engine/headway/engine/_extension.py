@@ -117,7 +117,10 @@ class Extension:
 
 def check_extensions(given: object) -> None:
     """Raise DeclarationError if a value is not a list of extensions."""
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(x, Extension) for x in given):
+    listed = isinstance(given, Sequence) and not isinstance(given, str)
+    wrong = [each for each in given if not isinstance(each, Extension)] if listed else [given]  # type: ignore[attr-defined]  # a Sequence
+    if wrong or not listed:
         raise DeclarationError(
-            f"extensions={repr_text(given)} must be a list, such as extensions=[headway.engine.Extension(apps=[app])]"
+            f"extensions must be a list of headway.engine.Extension, such as extensions=[Extension(apps=[app])]; got "
+            f"{repr_text(wrong[0] if wrong else given)}"
         )
