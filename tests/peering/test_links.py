@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -17,7 +19,7 @@ from headway.peering.stream import Copying
 from headway.resource import NAMESPACE, PARTITION, Condition, ConditionState
 from headway.storage import MemoryBackend
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team
-from tests.peering.link_kit import Message, eventually, exported, open_pair, open_side, raw_peer
+from tests.peering.link_kit import Message, Side, eventually, exported, open_pair, open_side, raw_peer
 
 
 async def test_both_sides_copy_over_one_stream(autojump_clock: MockClock) -> None:
@@ -216,23 +218,22 @@ async def test_r_restored_peer_replaces_the_copies_and_is_reported(autojump_cloc
         ]
 
 
-async def test_earlier_stream_stores_nothing_after_a_newer_one_has_begun(autojump_clock: MockClock) -> None:
-    """A process that has lost its lease may be late. The fence of the newer stream stops it."""
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        # A process that has lost its lease may be late. The fence of the newer stream stops it.
+        lambda side: side.host.backend.raise_fence("headway/peer-copies/east", "", 0, 0),
+        lambda side: side.host.client.delete(PARTITION.id("peer-east")),
+    ],
+    ids=["a newer stream has begun", "the partition is being deleted"],
+)
+async def test_nothing_is_copied_into_a_store_that_refuses_it(
+    refuse: Callable[[Side], Awaitable[object]], autojump_clock: MockClock
+) -> None:
     async with open_pair() as pair:
         pair.connect()
         await trio.sleep(1)
-        await pair.b.host.backend.raise_fence("headway/peer-copies/east", "", 0, 0)
-        await pair.a.write("ada", "1")
-        await eventually(pair.b.ended, True)
-        assert pair.b.ends[0].reason == "StoreFailed"
-        assert await pair.b.copies() == {}
-
-
-async def test_nothing_is_copied_into_a_partition_that_is_being_deleted(autojump_clock: MockClock) -> None:
-    async with open_pair() as pair:
-        pair.connect()
-        await trio.sleep(1)
-        await pair.b.host.client.delete(PARTITION.id("peer-east"))
+        await refuse(pair.b)
         await pair.a.write("ada", "1")
         await eventually(pair.b.ended, True)
         assert pair.b.ends[0].reason == "StoreFailed"

@@ -100,15 +100,19 @@ WITHOUT_FAILURE: dict[str, Callable[[Queue], None]] = {
 
 
 @pytest.mark.parametrize("report", WITHOUT_FAILURE.values(), ids=WITHOUT_FAILURE)
-def test_every_report_except_a_failure_resets_the_failure_count(report: Callable[[Queue], None]) -> None:
-    """After it, the key's next failure backs off as a first one does."""
+@pytest.mark.parametrize("added", ["before the report", "after it"])
+def test_every_report_except_a_failure_resets_the_failure_count(report: Callable[[Queue], None], added: str) -> None:
+    """The run for a change is then a first attempt, and backs off like one, even if it was added in the meantime."""
     queue = make()
     queue.add("a", "change", 0.0)
     dequeue(queue, 0.0)
     fail(queue, "a", 0.0, times=3)
     assert dequeue(queue, 8.0).attempt == 4
+    if added == "before the report":
+        queue.add("a", "another", 8.5)
     report(queue)
-    queue.add("a", "change", 9.0)
+    if added == "after it":
+        queue.add("a", "another", 9.0)
     assert dequeue(queue, 9.0).attempt == 1
     assert queue.failed("a", "error", 9.0) == 1.0
 
@@ -316,17 +320,3 @@ def test_key_in_hand_at_the_close_is_last_among_the_pending_keys() -> None:
         queue.add(key, "change", 0.0)
     assert dequeue(queue, 0.0).key == "a"
     assert queue.owed() == ["b", "c", "a"]
-
-
-@pytest.mark.parametrize("report", WITHOUT_FAILURE.values(), ids=WITHOUT_FAILURE)
-def test_failure_count_is_reset_even_if_the_key_was_added_in_the_meantime(report: Callable[[Queue], None]) -> None:
-    """The run for the change is a first attempt, and backs off like one."""
-    queue = make()
-    queue.add("a", "change", 0.0)
-    dequeue(queue, 0.0)
-    fail(queue, "a", 0.0, times=3)
-    assert dequeue(queue, 8.0).attempt == 4
-    queue.add("a", "another", 8.5)
-    report(queue)
-    assert dequeue(queue, 9.0).attempt == 1
-    assert queue.failed("a", "error", 9.0) == 1.0
