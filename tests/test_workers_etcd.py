@@ -6,7 +6,6 @@ import itertools
 import math
 import time
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from tests.helpers.etcd_server import EtcdServer
 from tests.helpers.shard_program import LINGER, app_of
 from tests.test_workers import Program, running, types_of
 
-ROOT = Path(__file__).parents[1]
 PATIENCE = 50.0
 PLACED, JOB, COPY = app_of("")
 NAMES = [f"job-{number}" for number in range(16)]

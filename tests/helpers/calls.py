@@ -46,8 +46,6 @@ RESOURCES = "/headway.resource.v1.ResourceService/"
 CONSUL_RESOURCES = "/hashicorp.consul.resource.ResourceService/"
 LEASES = "/headway.lease.v1.LeaseService/"
 
-Reply = Any
-
 
 class Calls:
     """A caller of the service over a store. ``unexpected`` holds the exceptions of handlers that are not statuses."""

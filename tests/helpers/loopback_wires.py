@@ -13,7 +13,6 @@ from functools import partial
 import trio
 
 OUTSIDE = "outside"
-_PIECE = 65_536
 
 
 class Wires:

@@ -32,7 +32,6 @@ class Summary:
 
 Around = Callable[[headway.Runtime, headway.Request], AbstractContextManager[None]]
 Reconciler = Callable[[headway.Runtime, headway.Request], Awaitable[headway.RequeueAfter | None]]
-Initialiser = Callable[[headway.Runtime], Awaitable[None]]
 Concerned = Iterable[headway.ResourceId | headway.Resource[Any] | headway.Projected[Any]]
 
 

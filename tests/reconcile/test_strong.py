@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import trio
@@ -14,8 +14,6 @@ from headway import testing
 from headway.events import ignore
 from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.plain_types import Note
-
-Reply = TypeVar("Reply")
 
 
 class StaleReads(PassingChannel):

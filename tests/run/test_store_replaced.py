@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import trio
 from trio.testing import MockClock
 
@@ -17,8 +15,6 @@ from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.pools import Pool
-
-Reply = TypeVar("Reply")
 
 
 async def test_runs_restart_when_another_store_replaces_theirs(autojump_clock: MockClock) -> None:

@@ -65,9 +65,6 @@ NESTED = base64.urlsafe_b64encode(b"[" * 700).decode()
 FENCE: dict[str, Any] = {"controller": "painter", "term": 1}
 
 
-FULL = a_status(ULID, *"abcdefghij")
-
-
 async def watched(calls: Calls, **rest: Any) -> object:
     async with calls.watch(a_type(), **rest) as items:
         return await anext(items)

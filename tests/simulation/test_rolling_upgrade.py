@@ -27,7 +27,6 @@ class Badge:
 
 
 BADGE = ResourceType("tests", "v1", "Badge", Badge)
-Names = Callable[[Any], list[str]]
 
 
 def program(release: str) -> headway.App:
