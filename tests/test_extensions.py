@@ -133,7 +133,9 @@ async def test_extension_adds_a_service_a_wrapper_a_controller_and_a_task() -> N
         assert reply.calls == before + 1
         assert [host.client for host in counting.hosts]
     async with headway.open_engine("memory:", app) as engine:
-        with pytest.raises(NotHeadway, match="Method not found"):
+        with pytest.raises(
+            NotHeadway, match=r"does not serve /test.counting.Counting/Count: open the engine with the ext"
+        ):
             await call_service(engine.client, lambda channel: CountingApi.over(channel).count, Request())
 
 

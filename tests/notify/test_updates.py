@@ -71,9 +71,11 @@ async def test_o1_handle_that_cannot_work_is_refused_at_once() -> None:
             updates.index(staff.by_login, "al")
         with pytest.raises(InvalidArgument, match="id must be a name"):
             updates.get(staff.team, 7)  # type: ignore[arg-type]  # the test passes a wrong argument
-        with pytest.raises(InvalidArgument, match=r"poll must be a Poll, such as headway\.Poll"):
+        with pytest.raises(InvalidArgument, match=r"poll must be a Poll, such as headway\.notify\.Poll"):
             updates.poll(staff.team, max_age=1)  # type: ignore[arg-type]  # the test passes a wrong argument
-        with pytest.raises(InvalidArgument, match=r"query must be a BlockingQuery, such as headway\.BlockingQuery"):
+        with pytest.raises(
+            InvalidArgument, match=r"query must be a BlockingQuery, such as headway\.notify\.BlockingQuery"
+        ):
             updates.query(staff.team)  # type: ignore[arg-type]  # the test passes a wrong argument
         for wrong in ({"partition": 7}, {"namespace": None}, {"name_prefix": b"a"}, {"correlation_id": 7}):
             arguments: dict[str, Any] = {**wrong}
