@@ -84,7 +84,6 @@ async def open_engine(
             (`gc.freeze`). While the first copy of a peering arrives, only young objects are collected, and the copy is
             excluded as well. Full collections become rarer: with a million resources, one blocks the event loop for
             half a second. All this affects the whole process, and the end of the block undoes it.
-
         extensions: packages that add types, services, wrappers around services, controllers and tasks.
 
     Raises:
