@@ -15,9 +15,11 @@ from headway.access import Access, Authorizer, Caller, Guarded, Limit, Policy, R
 from headway.api import Api, Call, Cardinality, Interrupted, Stream, Wrapper, method, stream
 from headway.client import call_service
 from headway.engine import Extension, Host
-from headway.errors import Closed, DeclarationError, NotHeadway, PermissionDenied, RateLimited
+from headway.errors import Closed, DeclarationError, FailedPrecondition, NotHeadway, PermissionDenied, RateLimited
 from headway.protobuf import field, message
+from headway.resource import Key, Kind, ResourceType, pb
 from headway.rpc import InProcessChannel, open_channel
+from headway.service import AccessChecks, WriteRules
 
 
 @message(name="test.counting.Request")
@@ -311,6 +313,51 @@ async def test_open_service_needs_no_token() -> None:
         open_channel(engine.addresses[0]) as channel,
     ):
         assert (await CountingApi.over(channel).count(Call(), Request(name="Count"))).calls == 0
+
+
+async def test_rules_of_an_extension_refuse_writes() -> None:
+    @headway.message
+    class Task:
+        done: bool = field(1)
+
+    tasks = headway.App("tasks")
+    task_type = tasks.type("tasks", "v1", "Task", Task)
+
+    class OnceDone(WriteRules):
+        """Done tasks stay done, none is begun as done, and those in partition ``kept`` stay as they are."""
+
+        @override
+        def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
+            if key[0] == "kept" and not access.privileged:
+                raise FailedPrecondition("kept")
+
+        @override
+        def admit(self, access: AccessChecks, type: ResourceType[Any], key: Key, resource: pb.Resource) -> None:
+            if type is task_type and not resource.version and type.view(resource).data.done:
+                raise FailedPrecondition("begun as done")
+
+        @override
+        def replace(
+            self, access: AccessChecks, type: ResourceType[Any], key: Key, stored: pb.Resource, resource: pb.Resource
+        ) -> None:
+            if type is task_type and type.view(stored).data.done and not type.view(resource).data.done:
+                raise FailedPrecondition("done already")
+
+    extension = Extension(apps=[tasks], rules=[OnceDone()])
+    async with headway.open_engine("memory:", app, extensions=[extension]) as engine:
+        client = engine.client
+        with pytest.raises(FailedPrecondition, match="begun as done"):
+            await client.write(task_type.new("first", Task(done=True)))
+        task = await client.write(task_type.new("first"))
+        task.data.done = True
+        task = await client.write(task)
+        task.data.done = False
+        with pytest.raises(FailedPrecondition, match="done already"):
+            await client.write(task)
+        with pytest.raises(FailedPrecondition, match="kept"):
+            await client.delete(task_type.id("first", partition="kept"))
+        with pytest.raises(FailedPrecondition, match="kept"):
+            await client.write(task_type.new("first", partition="kept"))
 
 
 async def test_host_tells_when_the_engine_listens_and_ends() -> None:

@@ -76,8 +76,8 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "everyone writes to the partition of a peering",
-        "service/_peering.py",
-        "if peering and not access.writes_copies:",
+        "peering/_write_rules.py",
+        "if peering and not access.privileged:",
         "if False:",
         _ESTABLISH,
         "only_the_peering",
@@ -85,14 +85,14 @@ PEERING_MUTANTS = (
     Mutant(
         "a deletion reaches the partition of a peering",
         "service/_delete.py",
-        "    check_copies(access, type.kind, key)\n",
+        "    for rules in access.rules:\n        rules.check_key(access, type.kind, key)\n",
         "",
         _ESTABLISH,
         "only_the_peering",
     ),
     Mutant(
         "a cluster-scoped type is exported",
-        "service/_peering.py",
+        "peering/_write_rules.py",
         "if type.scope not in (Scope.PARTITION, Scope.NAMESPACE):",
         "if False:",
         _ESTABLISH,
@@ -100,7 +100,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "an export reveals what its writer may not read",
-        "service/_peering.py",
+        "peering/_write_rules.py",
         "        access.check_read_all(type.name, partition, namespace, what)\n",
         "",
         _EXCHANGE,
@@ -116,7 +116,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "the secret of a stream is sent where an operator without rights directs it",
-        "service/_peering.py",
+        "peering/_write_rules.py",
         "if before.peer_id and _way(before) != _way(after):",
         "if False:",
         _EXCHANGE,
@@ -148,8 +148,8 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a peering that exports a dropped type cannot be deleted",
-        "service/_peering.py",
-        "if type.kind == PEERING.kind and not access.writes_copies:",
+        "peering/_write_rules.py",
+        "if type.kind == PEERING.kind and not access.privileged:",
         "if type.kind == PEERING.kind:",
         _LIFECYCLE,
         "dropped_an_exported_type",
@@ -174,7 +174,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a peering's exports are more than one subscription reads",
-        "service/_peering.py",
+        "peering/_write_rules.py",
         "MAX_EXPORTS = MAX_SUBJECTS",
         "MAX_EXPORTS = 100",
         _EXPORTS,
@@ -182,8 +182,8 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "the role of a peering changes while its dialer runs",
-        "service/_write.py",
-        "if self.type.kind == PEERING.kind:",
+        "peering/_write_rules.py",
+        "if after.role != before.role:",
         "if False:",
         _EXPORTS,
         "role",

@@ -15,7 +15,7 @@ from headway.errors import InvalidArgument
 from headway.peering import PEERING, Role, export, generate_token
 from headway.peering._hub import INVALID_EXPORTS
 from headway.resource import NAMESPACE
-from headway.service import MAX_EXPORTS
+from headway.peering import MAX_EXPORTS
 from tests.helpers import peers
 from tests.helpers.resources import TEAM, Team
 from tests.peering.link_kit import eventually, open_pair

@@ -27,7 +27,7 @@ from headway.peering.links import decoder
 from headway.protobuf import encode
 from headway.resource import AnyMessage, ResourceType, TypeName, pb, resource_id
 from headway.rpc import RemoteChannel, open_channel
-from headway.service import MAX_EXPORTS
+from headway.peering import MAX_EXPORTS
 from tests.helpers.peers import ROOM, SITE, TEAM, Team, open_accepting
 from tests.helpers.service_errors import status_of
 

@@ -259,5 +259,5 @@ async def test_r4_deleting_a_peering_removes_its_copies_its_partition_and_its_se
 
 async def _copy(backend: MemoryBackend, partition: str) -> None:
     """Write a copy as the peering does."""
-    channel = InProcessChannel(ResourceService(backend, app.registry, writes_copies=True))
+    channel = InProcessChannel(ResourceService(backend, app.registry, privileged=True))
     await headway.Client(channel, app.registry).create(TEAM.new("core", Team(size=1), partition=partition))

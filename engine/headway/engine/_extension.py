@@ -20,6 +20,7 @@ from headway.journal import Journal
 from headway.resource import Registry, ResourceId
 from headway.rpc import Channel
 from headway.run import ControllerStatus, Supervisor
+from headway.service import WriteRules
 from headway.storage import Backend
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Host:
         network: the options of the network.
         journal: the record of what the controllers did; None without one.
         loading: returns a block in which many objects arrive that stay in memory.
-        channel: the channel of Headway's own controllers, which may also write the copies of peerings.
+        channel: the channel of Headway's own controllers, to which the rules for writes allow more.
         supervisors: the controllers.
         observer: answers `Engine.why` and `Engine.stuck`. An extension sets it.
         addresses: the engine's gRPC addresses, with the actual ports. They are known once ``listening`` is set.
@@ -104,6 +105,7 @@ class Extension:
         wraps: functions that put a `headway.api.Wrapper` around a service. The engine calls them for each service, its
             own ones too. The first is the innermost. They stand around the guard: a wrapper sees a call once its
             caller is admitted, before the rights are checked. It must not give a reply to another caller.
+        rules: rules for what callers write.
         tasks: async functions that run until the engine ends. An error of theirs ends the engine.
     """
 
@@ -112,6 +114,7 @@ class Extension:
     services: Sequence[Callable[[Host, Caller | None], Api]] = ()
     open_services: Sequence[Callable[[Host], Api]] = ()
     wraps: Sequence[Callable[[Any], Wrapper]] = ()
+    rules: Sequence[WriteRules] = ()
     tasks: Sequence[Callable[[Host], Awaitable[None]]] = ()
 
 

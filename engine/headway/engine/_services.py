@@ -19,6 +19,7 @@ from headway.service import (
     LeaseWaits,
     MigrationService,
     OpenSubscriptions,
+    QuotaRules,
     QuotaService,
     ResourceEncodings,
     ResourceService,
@@ -71,7 +72,9 @@ class EngineServices:
         refused_elsewhere = None if host.observer is None else host.observer.refused_elsewhere
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
+        every = (*own, *extensions)
         of_resources: dict[str, Any] = {
+            "rules": [QuotaRules(backend), *(rules for each in every for rules in each.rules)],
             "versions": versions,
             "journal": None if host.journal is None else host.journal.writes,
             "encodings": self._encodings,
@@ -91,7 +94,6 @@ class EngineServices:
         host.ending.callback(self._waits.end)
         host.ending.callback(self._streams.end)
         self._migration = partial(MigrationService, backend, registry)
-        every = (*own, *extensions)
         self._added: list[Callable[..., Any]] = [
             partial(service, host) for each in extensions for service in each.services
         ]
@@ -99,7 +101,7 @@ class EngineServices:
         self._wraps = [wrap for each in every for wrap in each.wraps]
         others = [service(None) for service in (*self._shared[1:], *self._added)]
         self._own = self._services(resources(), *others)
-        self._privileged = self._services(resources(writes_copies=True), *others)
+        self._privileged = self._services(resources(privileged=True), *others)
 
     def _services(self, *services: Any) -> Services:
         return Services(*map(self._wrapped, services), encoders=watch_encoders(self._encodings))
@@ -113,7 +115,7 @@ class EngineServices:
     async def open_channels(self, *, lasting_leases: bool) -> AsyncIterator[tuple[InProcessChannel, InProcessChannel]]:
         """Open channels for the engine's own process, which may do everything, and for Headway's own controllers.
 
-        Only the latter may write to the partitions with the copies of peerings.
+        Rules of extensions may let only the latter write some resources.
         """
         host = self._host
 

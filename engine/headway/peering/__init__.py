@@ -38,6 +38,7 @@ from headway.peering._types import PeeringState as PeeringState
 from headway.peering._types import Role as Role
 from headway.peering._types import condition_of as condition_of
 from headway.peering._types import state_of as state_of
+from headway.peering._write_rules import MAX_EXPORTS as MAX_EXPORTS
 from headway.peering.links import NOTIFIED as NOTIFIED
 from headway.peering.links import PEER_STREAM as PEER_STREAM
 from headway.peering.links import STATE_KIND as STATE_KIND

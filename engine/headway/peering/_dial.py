@@ -10,8 +10,8 @@ from headway._gen.headway.peering.v1 import ExchangeSecretRequest, ExchangeSecre
 from headway.api import FAILED, code_of
 from headway.client import LASTING, client_error
 from headway.errors import HeadwayError, InvalidArgument
+from headway.peering._write_rules import check_way
 from headway.resource import Resource
-from headway.service import check_way
 
 if TYPE_CHECKING:
     from headway.rpc import RemoteChannel, StreamDecoder

@@ -9,6 +9,7 @@ from headway.peering._host import PeeringHost
 from headway.peering._lifecycle import add_peerings
 from headway.peering._peer_links import PeerLinks
 from headway.peering._service import PeeringService
+from headway.peering._write_rules import PeeringRules
 from headway.peering.links import PeerStreamService, add_peer_streams
 from headway.service import Permissions
 
@@ -38,6 +39,7 @@ def peering_extension(host: Host, links: PeerLinks | None = None) -> Extension:
 
     return Extension(
         late_apps=[peering_app(peerings)],
+        rules=[PeeringRules()],
         services=[service],
         # A stream brings the secret of its peering instead of a token.
         open_services=[lambda _: streams],

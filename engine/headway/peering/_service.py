@@ -22,18 +22,20 @@ from headway.peering._partition import check_free, ensure_partition
 from headway.peering._secrets import new_secret
 from headway.peering._token import PeeringToken, read_token
 from headway.peering._types import EXCHANGED, STATUS_KEY, condition_of
+from headway.peering._write_rules import (
+    check_exports,
+    check_kept_exports,
+    check_peering_name,
+    check_redirected,
+    check_way,
+)
 from headway.protobuf import copy_message
 from headway.resource import PEERING, Condition, Resource
 from headway.rpc import address
 from headway.service import (
     AccessChecks,
     Permissions,
-    check_exports,
-    check_kept_exports,
-    check_peering_name,
-    check_redirected,
     check_text,
-    check_way,
 )
 
 SERVICE = "headway.peering.v1.PeeringService"

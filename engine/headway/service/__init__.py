@@ -9,6 +9,7 @@ share objects with the store and must not be changed. In-process channels make c
 from headway.service._access import AccessChecks as AccessChecks
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
+from headway.service._access import WriteRules as WriteRules
 from headway.service._access import ask as ask
 from headway.service._admission import admit_id as admit_id
 from headway.service._admission import resolve as resolve
@@ -27,16 +28,11 @@ from headway.service._migrate import MIGRATION_SERVICE as MIGRATION_SERVICE
 from headway.service._migrate import Migrated as Migrated
 from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
-from headway.service._peering import MAX_EXPORTS as MAX_EXPORTS
-from headway.service._peering import check_exports as check_exports
-from headway.service._peering import check_kept_exports as check_kept_exports
-from headway.service._peering import check_peering_name as check_peering_name
-from headway.service._peering import check_redirected as check_redirected
-from headway.service._peering import check_way as check_way
 from headway.service._position import POSITION as POSITION
 from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
 from headway.service._quota import QuotaService as QuotaService
+from headway.service._quota_checks import QuotaRules as QuotaRules
 from headway.service._received import received_check as received_check
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE

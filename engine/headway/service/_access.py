@@ -1,14 +1,26 @@
-"""The authorization checks that the service makes before it reveals whether a resource exists."""
+"""The checks of what a caller may do, which the service makes before it reveals whether a resource exists."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headway.api import ProgramFailed, ProgramFailedLate, error_of, row_of
 from headway.errors import HeadwayError, InvalidArgument, PayloadError, PermissionDenied
-from headway.resource import PAUSE, Key, Registry, Resource, ResourceId, TypeName, is_marked, pb, resource_id
+from headway.resource import (
+    PAUSE,
+    Key,
+    Kind,
+    Registry,
+    Resource,
+    ResourceId,
+    ResourceType,
+    TypeName,
+    is_marked,
+    pb,
+    resource_id,
+)
 from headway.service._refusals import authorizer_failed
 from headway.storage import Fence, Within, lease_of
 
@@ -115,11 +127,19 @@ class AccessChecks:
         registry: the types of the service.
         restricted: True if there are permissions, so that something may be denied.
         caller_name: the caller as the journal names it, such as ``token ada``; empty if everyone may do everything.
-        writes_copies: True for the peerings and Headway's own controllers, which write to partitions with copies.
+        privileged: True for Headway's own controllers. Rules of extensions may refuse to others what these write.
+        rules: the rules of extensions for writes.
     """
 
-    def __init__(self, permissions: Permissions | None, registry: Registry, *, writes_copies: bool = False) -> None:
-        self.writes_copies = writes_copies
+    def __init__(
+        self,
+        permissions: Permissions | None,
+        registry: Registry,
+        *,
+        privileged: bool = False,
+        rules: Sequence[WriteRules] = (),
+    ) -> None:
+        self.privileged, self.rules = privileged, rules
         self._permissions = permissions
         self.registry = registry
         self.restricted = permissions is not None
@@ -282,3 +302,22 @@ class AccessChecks:
         if kind is not None and not self.shows(stored):
             text = f"{resource_id(stored.id)}: the stored resource forbids it, and you may not read it"
             raise kind(text) from None
+
+
+class WriteRules:
+    """Rules for what callers write, such as for one kind. Each method raises a `HeadwayError` to refuse.
+
+    The methods are called for every type, after the caller's rights to the resource are checked. ``access.privileged``
+    is True for a write of Headway's own controllers.
+    """
+
+    def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
+        """Refuse a Write, a WriteStatus or a Delete of a resource with this key, whatever it contains."""
+
+    def admit(self, access: AccessChecks, type: ResourceType[Any], key: Key, resource: pb.Resource) -> None:
+        """Refuse a resource as it is given, before its hooks, and before anything is read from the store."""
+
+    def replace(
+        self, access: AccessChecks, type: ResourceType[Any], key: Key, stored: pb.Resource, resource: pb.Resource
+    ) -> None:
+        """Refuse a resource in place of the stored one."""

@@ -11,7 +11,6 @@ from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import SMALL, Payload, decode, decoding
 from headway.resource import (
     MAX_NAME,
-    QUOTA,
     Key,
     Resource,
     ResourceType,
@@ -29,8 +28,6 @@ from headway.service._access import AccessChecks
 from headway.service._bounds import check_metadata, check_payload, check_text
 from headway.service._fences import admit_fence
 from headway.service._payload_names import short_name
-from headway.service._peering import GUARDED_KINDS, ORDINARY_PARTITIONS, admit_special
-from headway.service._quota_checks import check_limited_type
 from headway.service._status_bounds import check_statuses
 from headway.storage import Fence
 
@@ -132,10 +129,9 @@ def admit_resource(
         assert resource.id is not None
         if access.restricted:
             access.check_write(resource.id, resource)
-        if key[0] not in ORDINARY_PARTITIONS or type.kind in GUARDED_KINDS:
-            admit_special(access, type, key, resource)
-        elif type is QUOTA:
-            check_limited_type(access, resource)
+        for rules in access.rules:
+            rules.check_key(access, type.kind, key)
+            rules.admit(access, type, key, resource)
         checked_fence = None if fence is None else admit_fence(access, fence)
         _admit_owner(access, resource, key)
         if resource.version:

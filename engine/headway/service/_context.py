@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import Registry, pb
-from headway.service._access import AccessChecks, Permissions
+from headway.service._access import AccessChecks, Permissions, WriteRules
 from headway.service._encodings import ResourceEncodings
 from headway.service._versions import Versions
 from headway.storage import Backend
@@ -19,7 +19,8 @@ class Context:
     Args:
         permissions: what each caller may do; without them, every caller may do everything.
         versions: converts between versions of a kind; shared by all services over a store. None creates a new one.
-        writes_copies: True for the peerings and Headway's own controllers, which write to partitions with copies.
+        privileged: True for Headway's own controllers. Rules of extensions may refuse to others what these write.
+        rules: the rules of extensions for writes.
         journal: records the committed writes with their writers; None records nothing.
         encodings: the bytes of resources that lists send to the network, shared with watches; None keeps none.
         reads: limits how many lists and snapshots for the network hold a part of the store decoded at once, and is
@@ -42,14 +43,15 @@ class Context:
         permissions: Permissions | None = None,
         *,
         versions: Versions | None = None,
-        writes_copies: bool = False,
+        privileged: bool = False,
+        rules: Sequence[WriteRules] = (),
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
         reads: CallerTurns | None = None,
         turns: KeyTurns | None = None,
     ) -> None:
         self.backend = backend
-        self.access = AccessChecks(permissions, registry, writes_copies=writes_copies)
+        self.access = AccessChecks(permissions, registry, privileged=privileged, rules=rules)
         self.versions = versions or Versions(registry)
         self.turns = turns or KeyTurns()
         self.journal, self.encodings, self.reads = journal, encodings, reads

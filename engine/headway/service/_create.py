@@ -7,10 +7,9 @@ from ulid_transform import ulid_now
 from headway.base import in_slices
 from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidArgument
 from headway.protobuf import copy_message
-from headway.resource import DELETION_TIMESTAMP, QUOTA, Key, Kind, is_marked, pb, resource_id, uid_ending
+from headway.resource import DELETION_TIMESTAMP, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
 from headway.service._context import Context
-from headway.service._quota_checks import check_kept
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import Units, check_staying, new_id
 from headway.storage import Operation, Put, Read, Require
@@ -53,8 +52,6 @@ async def creation(
 ) -> tuple[pb.Resource, tuple[Operation, ...]]:
     """Return the resource as it will be created, and the operations of the commit."""
     _check_creation(resource, recreates=recreates)
-    if kind == QUOTA.kind:
-        check_kept(context.backend)
     assert resource.id is not None
     owner: pb.Id | None = None
     required: tuple[Require, ...] = ()

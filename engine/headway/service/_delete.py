@@ -11,7 +11,6 @@ from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._deletion import check_done, removal_with, tombstone_of
 from headway.service._fences import admit_fence, check_fence
-from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._writing import attempt, check_deletable, check_store, generation_after
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
@@ -32,7 +31,8 @@ async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_delete(request.id)
-    check_copies(access, type.kind, key)
+    for rules in access.rules:
+        rules.check_key(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     check_text("version", request.version)
     check_deletable(type.kind, request.id.name)

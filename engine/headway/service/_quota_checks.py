@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from typing_extensions import override
+
 from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
 from headway.protobuf import decode
-from headway.resource import Quota, Scope, did_you_mean, pb, quota_problem
-from headway.service._access import AccessChecks
+from headway.resource import QUOTA, Key, Quota, ResourceType, Scope, did_you_mean, pb, quota_problem
+from headway.service._access import AccessChecks, WriteRules
 from headway.storage import Backend, keeps_quotas
 
 
-def check_limited_type(access: AccessChecks, resource: pb.Resource) -> None:
+class QuotaRules(WriteRules):
+    """The rules for writes of quotas."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @override
+    def admit(self, access: AccessChecks, type: ResourceType[Any], key: Key, resource: pb.Resource) -> None:
+        """Refuse a quota that limits nothing, and every quota in a store that keeps none."""
+        if type is QUOTA:
+            _check_limited_type(access, resource)
+            check_kept(self._backend)
+
+
+def _check_limited_type(access: AccessChecks, resource: pb.Resource) -> None:
     """Refuse a quota for a type that it would not count.
 
     Only the types that the caller may know are named.

@@ -13,7 +13,6 @@ from headway.resource import (
     DELETION_TIMESTAMP,
     EVENT,
     FINALIZERS,
-    PEERING,
     AnyMessage,
     Key,
     Kind,
@@ -30,7 +29,6 @@ from headway.service._create import check_created, creation, determined_ending
 from headway.service._deletion import check_frozen, check_marking, removal_after
 from headway.service._fences import check_fence
 from headway.service._payload_names import check_payload_name
-from headway.service._peering import check_replaced_peering
 from headway.service._read import checked_version
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import (
@@ -179,8 +177,9 @@ class _Write:
         _check_current(stored, self.resource)
         self._check_payload(stored)
         form, resource = self.form, self.resource
-        if self.type.kind == PEERING.kind:
-            check_replaced_peering(self.context.access, self.key[2], stored, resource)
+        access = self.context.access
+        for rules in access.rules:
+            rules.replace(access, self.type, self.key, stored, resource)
         if form is None or version_of(stored) not in form.chain:
             # If there are converters, but none connects the two versions, the resource moves to the writer's version.
             updated = yield from _update(self.type, stored, resource)

@@ -28,7 +28,6 @@ from headway.service._admission import admit_id
 from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._fences import admit_fence, check_fence
-from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._status_bounds import check_status, room_problem
 from headway.service._writing import attempt, check_store, check_units, needs_units
@@ -44,7 +43,8 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
-    check_copies(access, type.kind, key)
+    for rules in access.rules:
+        rules.check_key(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     status = _admitted(access, request, key[:2])
     view = context.versions.view(type)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headway._gen.headway.peering import v1 as wire
 from headway.base import Bucket
+from headway.peering._write_rules import MAX_EXPORTS
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -21,7 +22,6 @@ from headway.resource import (
     resource_key,
     type_name,
 )
-from headway.service import MAX_EXPORTS
 from headway.subscription import SubscriptionPosition
 
 ORIGIN_UID = "originUid"

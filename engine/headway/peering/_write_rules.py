@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from headway._gen.headway.peering.v1 import Export, Peering, Role
 from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument, PartitionReserved, PayloadError
 from headway.protobuf import decode
 from headway.resource import (
-    DEFAULT_UNIT,
     MAX_PEERING_NAME,
     PARTITION,
     PEERING,
@@ -28,8 +29,7 @@ from headway.resource import (
     type_name,
 )
 from headway.rpc import addresses, plain_text_host
-from headway.service._access import AccessChecks
-from headway.service._bounds import check_text
+from headway.service import AccessChecks, WriteRules, check_text
 
 MAX_EXPORTS = MAX_SUBJECTS
 """The maximum number of exports of a peering. One subscription reads all of them."""
@@ -38,38 +38,61 @@ MAX_ADDRESSES = 16
 MAX_CA = 16 << 10
 """The maximum length of a peering's certificates, in characters."""
 
-ORDINARY_PARTITIONS = ("", DEFAULT_UNIT)
-GUARDED_KINDS = (PARTITION.kind, PEERING.kind)
-"""The kinds whose writes need `admit_special`, besides resources in partitions with other names than the default."""
-
 ANY = "*"
 
 
-def check_copies(access: AccessChecks, kind: Kind, key: Key) -> None:
-    """Refuse a write in a partition with copies, or of that partition, unless the peering itself writes."""
-    partition = key[2] if kind == PARTITION.kind else key[0]
-    peering = peering_of(partition)
-    if peering and not access.writes_copies:
-        raise PartitionReserved(
-            f"partition {quoted(partition)} is reserved for the copies of peering {peering!r}, which alone writes "
-            "there: change the original on the other side, or use another partition"
-        )
+class PeeringRules(WriteRules):
+    """The rules for writes of peerings, and in the partitions that hold their copies."""
 
+    @override
+    def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
+        """Refuse a write in a partition with copies, or of that partition, unless the peering itself writes."""
+        partition = key[2] if kind == PARTITION.kind else key[0]
+        peering = peering_of(partition)
+        if peering and not access.privileged:
+            raise PartitionReserved(
+                f"partition {quoted(partition)} is reserved for the copies of peering {peering!r}, which alone writes "
+                "there: change the original on the other side, or use another partition"
+            )
 
-def admit_special(access: AccessChecks, type: ResourceType[Any], key: Key, resource: pb.Resource) -> None:
-    """Check a write that may be to a partition with copies, or of a Peering, before its hooks.
+    @override
+    def admit(self, access: AccessChecks, type: ResourceType[Any], key: Key, resource: pb.Resource) -> None:
+        """Refuse a Peering with an invalid field, or with an export that its writer may not read.
 
-    Headway's own writes of a Peering keep what it contains. They must succeed, for example to delete it, even if this
-    program no longer has a type that it exports.
-    """
-    check_copies(access, type.kind, key)
-    if type.kind == PEERING.kind and not access.writes_copies:
-        try:
-            peering = decode(Peering, b"" if resource.data is None else resource.data.value)
-        except PayloadError:
-            # The checks of every payload refuse it.
+        Headway's own writes of a Peering keep what it contains. They must succeed, for example to delete it, even if
+        this program no longer has a type that it exports.
+        """
+        if type.kind == PEERING.kind and not access.privileged:
+            try:
+                peering = _peering(resource)
+            except PayloadError:
+                # The checks of every payload refuse it.
+                return
+            check_peering(access, key[2], peering)
+
+    @override
+    def replace(
+        self, access: AccessChecks, type: ResourceType[Any], key: Key, stored: pb.Resource, resource: pb.Resource
+    ) -> None:
+        """Refuse another role for a Peering, and another way to its peer by a caller without the right to it.
+
+        The secrets and the stream belong to the role that it was created with.
+        """
+        if type.kind != PEERING.kind:
             return
-        check_peering(access, key[2], peering)
+        try:
+            before, after = _peering(stored), _peering(resource)
+        except PayloadError:
+            # A payload that does not decode can only be written back as it is stored.
+            return
+        if after.role != before.role:
+            does = "accepts" if before.role is Role.ACCEPTS else "dials"
+            raise InvalidArgument(
+                f"resource.data.role ROLE_{after.role.name} cannot replace ROLE_{before.role.name}: the peering {does} "
+                "for as long as it exists; delete it and create another, or use another name"
+            )
+        if not access.privileged:
+            check_redirected(access, key[2], before, after)
 
 
 def check_peering(access: AccessChecks, name: str, peering: Peering) -> None:
@@ -84,26 +107,6 @@ def check_peering(access: AccessChecks, name: str, peering: Peering) -> None:
     check_way(peering.addresses, peering.server_name, peering.ca, "resource.data.", plain_text=peering.plain_text)
     for field in ("peer_id", "peer_name", "peer_store_id"):
         check_text(f"resource.data.{field}", getattr(peering, field))
-
-
-def check_replaced_peering(access: AccessChecks, name: str, stored: pb.Resource, updated: pb.Resource) -> None:
-    """Refuse another role for a Peering, and another way to its peer by a caller without the right to it.
-
-    The secrets and the stream belong to the role that it was created with.
-    """
-    try:
-        before, after = _peering(stored), _peering(updated)
-    except PayloadError:
-        # A payload that does not decode can only be written back as it is stored.
-        return
-    if after.role != before.role:
-        does = "accepts" if before.role is Role.ACCEPTS else "dials"
-        raise InvalidArgument(
-            f"resource.data.role ROLE_{after.role.name} cannot replace ROLE_{before.role.name}: the peering {does} for "
-            "as long as it exists; delete it and create another, or use another name"
-        )
-    if not access.writes_copies:
-        check_redirected(access, name, before, after)
 
 
 def check_redirected(access: AccessChecks, name: str, before: Peering, after: Peering) -> None:
@@ -158,6 +161,7 @@ def check_way(addresses_: list[str], server_name: str, ca: str, prefix: str, *, 
         raise InvalidArgument(f"{prefix}ca has {len(ca)} characters: it must have at most {MAX_CA}")
     if not ca:
         return
+    # Imported here, because TLS takes long to import and most programs don't need it.
     from headway.rpc import client_tls_of_text
 
     try:
