@@ -55,8 +55,6 @@ from headway.api._refusals import (
 from headway.api._services import (
     LeaseApi,
     MigrationApi,
-    PeeringApi,
-    PeerStreamApi,
     QuotaApi,
     ResourceApi,
     StoreApi,
@@ -107,8 +105,6 @@ __all__ = [
     "NothingWritten",
     "ObserveApi",
     "Peer",
-    "PeerStreamApi",
-    "PeeringApi",
     "ProgramFailed",
     "ProgramFailedLate",
     "QuotaApi",

@@ -6,13 +6,12 @@ from typing import Any, Protocol
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway._gen.headway.migration import v1 as migration_pb
-from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.quota import v1 as quota_pb
 from headway._gen.headway.store import v1 as store_pb
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway._gen.headway.types import v1 as types_pb
 from headway.api._call import Call
-from headway.api._methods import Api, Cardinality, Duplex, Stream, method
+from headway.api._methods import Api, Cardinality, Stream, method
 from headway.resource import ScopeConfirmed, StreamItem, pb
 
 
@@ -142,36 +141,4 @@ class SubscribeApi(Api, Protocol, service="headway.subscribe.v1.SubscribeService
     @method("Subscribe", subscribe_pb.SubscribeRequest, subscribe_pb.SubscribeResponse, Cardinality.UNARY_STREAM)
     def subscribe(self, call: Call, request: subscribe_pb.SubscribeRequest, /) -> Stream[Any]:
         """Send a snapshot, and then whole commits, as the items of `headway.subscription`."""
-        ...
-
-
-class PeeringApi(Api, Protocol, service="headway.peering.v1.PeeringService"):
-    """The peerings of an engine."""
-
-    @method("GenerateToken", peering_pb.GenerateTokenRequest, peering_pb.GenerateTokenResponse, effect=True)
-    async def generate_token(
-        self, call: Call, request: peering_pb.GenerateTokenRequest, /
-    ) -> peering_pb.GenerateTokenResponse:
-        """Create or update an accepting peering, and return a token for its dialer."""
-        ...
-
-    @method("Establish", peering_pb.EstablishRequest, peering_pb.EstablishResponse, effect=True)
-    async def establish(self, call: Call, request: peering_pb.EstablishRequest, /) -> peering_pb.EstablishResponse:
-        """Create or update a dialing peering from a token."""
-        ...
-
-    @method("ExchangeSecret", peering_pb.ExchangeSecretRequest, peering_pb.ExchangeSecretResponse, effect=True)
-    async def exchange_secret(
-        self, call: Call, request: peering_pb.ExchangeSecretRequest, /
-    ) -> peering_pb.ExchangeSecretResponse:
-        """Exchange the secret of a token for the secret of a stream."""
-        ...
-
-
-class PeerStreamApi(Api, Protocol, service="headway.peering.v1.PeerStreamService"):
-    """The streams between engines."""
-
-    @method("StreamResources", peering_pb.PeerMessage, peering_pb.PeerMessage, Cardinality.STREAM_STREAM)
-    async def stream_resources(self, call: Call, stream: Duplex, /) -> None:
-        """Serve the stream of a dialing engine."""
         ...

@@ -20,7 +20,7 @@ async def call_service(
 ) -> Reply:
     """Call a unary method that changes something, on the client's channel and with its token.
 
-    ``method`` returns it for a channel: ``lambda channel: PeeringApi.over(channel).establish``.
+    ``method`` returns it for a channel: ``lambda channel: StoreApi.over(channel).position``.
 
     Raises the errors of the client's writes. UNAVAILABLE is OutcomeUnknown within the process too, because such a
     method may consist of several writes.

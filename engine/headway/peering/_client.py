@@ -7,10 +7,10 @@ from typing import Any
 
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Export, Peering
-from headway.api import PeeringApi
 from headway.base import checked, repr_text
 from headway.client import Client, call_service
 from headway.errors import InvalidArgument, OutcomeUnknown
+from headway.peering._service import PeeringService
 from headway.resource import PEERING, Resource, ResourceType, pb
 
 Exported = ResourceType[Any] | Export
@@ -63,7 +63,7 @@ async def generate_token(
         plain_text=plain_text,
         keep_exports=exports is None,
     )
-    reply = await call_service(client, lambda channel: PeeringApi.over(channel).generate_token, request)
+    reply = await call_service(client, lambda channel: PeeringService.over(channel).generate_token, request)
     return reply.token
 
 
@@ -89,7 +89,7 @@ async def establish(
     request = peering_pb.EstablishRequest(
         name=_text("name", name), token=_text("token", token), exports=_exports(exports), plain_text=plain_text
     )
-    reply = await call_service(client, lambda channel: PeeringApi.over(channel).establish, request)
+    reply = await call_service(client, lambda channel: PeeringService.over(channel).establish, request)
     if reply.peering is None:
         raise OutcomeUnknown("the reply to Establish has no peering")
     return Resource(PEERING, reply.peering)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import trio
-from typing_extensions import override
 
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Peering, Role
-from headway.api import Call, PeeringApi
+from headway.api import Api, Call, method
 from headway.base import utc_now
 from headway.client import until, until_gone
 from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidArgument, Unavailable
@@ -45,7 +44,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 T = TypeVar("T")
 
 
-class PeeringService(PeeringApi):
+class PeeringService(Api, service="headway.peering.v1.PeeringService"):
     """The peerings of an engine.
 
     Making a token and establishing need the right to write the Peering, and to read everything that it exports. An
@@ -59,7 +58,7 @@ class PeeringService(PeeringApi):
         self._host = host
         self._access = AccessChecks(permissions, host.registry)
 
-    @override
+    @method("ExchangeSecret", peering_pb.ExchangeSecretRequest, peering_pb.ExchangeSecretResponse, effect=True)
     async def exchange_secret(
         self, call: Call, request: peering_pb.ExchangeSecretRequest
     ) -> peering_pb.ExchangeSecretResponse:
@@ -68,9 +67,9 @@ class PeeringService(PeeringApi):
 
     # --- Tokens ---------------------------------------------------------------
 
-    @override
+    @method("GenerateToken", peering_pb.GenerateTokenRequest, peering_pb.GenerateTokenResponse, effect=True)
     async def generate_token(
-        self, call: Call, request: peering_pb.GenerateTokenRequest
+        self, _call: Call, request: peering_pb.GenerateTokenRequest
     ) -> peering_pb.GenerateTokenResponse:
         """Create or update an accepting peering, and return a token for its dialer."""
         host, name = self._host, request.name
@@ -145,8 +144,8 @@ class PeeringService(PeeringApi):
 
     # --- Establishing ---------------------------------------------------------
 
-    @override
-    async def establish(self, call: Call, request: peering_pb.EstablishRequest) -> peering_pb.EstablishResponse:
+    @method("Establish", peering_pb.EstablishRequest, peering_pb.EstablishResponse, effect=True)
+    async def establish(self, _call: Call, request: peering_pb.EstablishRequest) -> peering_pb.EstablishResponse:
         """Create a dialing peering from a token, and wait until its secret is exchanged."""
         host, name = self._host, request.name
         self._admit(name, request.exports)

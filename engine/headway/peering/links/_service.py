@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import trio
-from typing_extensions import override
 
 from headway._gen.headway.peering import v1 as wire
-from headway.api import Call, DetailedPrecondition, Duplex, Exhausted, PeerStreamApi
+from headway.api import Api, Call, Cardinality, DetailedPrecondition, Duplex, Exhausted, method
 from headway.errors import (
     Conflict,
     FailedPrecondition,
@@ -47,7 +46,7 @@ _NORMAL = (TERMINATED, DELETED)
 _REFUSALS: dict[str, type[HeadwayError]] = {BREACH: InvalidArgument, REPLACED: Conflict}
 
 
-class PeerStreamService(PeerStreamApi):
+class PeerStreamService(Api, service="headway.peering.v1.PeerStreamService"):
     """The streams of the dialing engines. A stream needs only the secret of its peering."""
 
     def __init__(self, host: PeeringHost, limits: PeerLimits | None = None) -> None:
@@ -56,7 +55,7 @@ class PeerStreamService(PeerStreamApi):
         self._unknown: dict[trio.CancelScope, str] = {}
         """The hosts of the streams that wait for their Open, by the scopes of these waits. The oldest are first."""
 
-    @override
+    @method("StreamResources", wire.PeerMessage, wire.PeerMessage, Cardinality.STREAM_STREAM)
     async def stream_resources(self, call: Call, stream: Duplex) -> None:
         """Serve one stream."""
         admitted = await self._admit(call, stream)
