@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "a write with an unknown outcome holds no key back",
         "run/_fence.py",
-        "self._queue.hold()",
+        "self._queue.hold(self)",
         "pass",
         _WRITES,
     ),

@@ -17,15 +17,15 @@ PAUSE_MUTANTS = (
     Mutant(
         "a pause does not stop the queue",
         "run/_pauses.py",
-        "        queue.pause()\n",
+        "        queue.hold(apply_pause)\n",
         "",
         _PAUSES,
     ),
     Mutant(
         "a release ends a pause",
         "queue/_waiting.py",
-        "        self._blocked = self._paused\n",
-        "        self._blocked = False\n",
+        "        self._holders.discard(holder)\n",
+        "        self._holders.clear()\n",
         "queue/test_waiting_stopped.py",
     ),
     Mutant(

@@ -249,8 +249,8 @@ RUN_MUTANTS = (
     Mutant(
         "a checkpoint is recorded although a cache may have missed a deletion",
         "run/_ownership.py",
-        " or self.queue.held or self.caches.distrusted:",
-        " or self.queue.held:",
+        " or self.hold() is not None or self.caches.distrusted:",
+        " or self.hold() is not None:",
         MACHINE,
     ),
     # --- replies to writes ---
@@ -300,7 +300,7 @@ RUN_MUTANTS = (
     Mutant(
         "keys are handed out while the outcome of a write is unknown",
         "run/_fence.py",
-        "        self.unknown_writes += 1\n        self._queue.hold()\n",
+        "        self.unknown_writes += 1\n        self._queue.hold(self)\n",
         "        self.unknown_writes += 1\n",
         MACHINE,
     ),
@@ -325,13 +325,6 @@ RUN_MUTANTS = (
         "            raised = await self._raise()\n",
         "            resolving = self.unknown_writes\n            raised = await self._raise()\n"
         "            self._unresolved = trio.Event()\n",
-        MACHINE,
-    ),
-    Mutant(
-        "the end of a pause hands out keys while the outcome of a write is unknown",
-        "queue/_waiting.py",
-        "        self._blocked = self._held\n",
-        "        self._blocked = False\n",
         MACHINE,
     ),
     # --- changes and keys ---
@@ -382,8 +375,8 @@ RUN_MUTANTS = (
     Mutant(
         "keys of a paused controller are handed out once a write is resolved",
         "queue/_waiting.py",
-        "        self._held = False\n        self._blocked = self._paused\n",
-        "        self._held = self._blocked = False\n",
+        "        self._holders.discard(holder)\n",
+        "        self._holders.clear()\n",
         MACHINE,
     ),
     # --- a run's first function, and mappers that fail ---

@@ -187,8 +187,8 @@ WHY_MUTANTS = (
     Mutant(
         "the resolution of a write is not forgotten",
         "run/_fence.py",
-        "                self.hold = None\n                self._queue.release()\n",
-        "                self._queue.release()\n",
+        "                self.hold = None\n                self._queue.release(self)\n",
+        "                self._queue.release(self)\n",
         _HERE,
     ),
     Mutant(

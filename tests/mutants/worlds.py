@@ -81,9 +81,9 @@ WORLD_MUTANTS = (
     ),
     Mutant(
         "an unknown write of a shard holds no key back",
-        "run/_shards.py",
-        "        if not self._left:\n",
-        "        if False:\n",
+        "run/_fence.py",
+        "        if self._left:\n",
+        "        if True:\n",
         WORLD,
     ),
     Mutant(

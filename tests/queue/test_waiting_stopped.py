@@ -14,7 +14,7 @@ async def test_no_key_is_dequeued_while_held(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """Ready and due keys wait for the release, and are then dequeued at once."""
-    queue.hold()
+    queue.hold("write")
     queue.add("ready", "change")
     queue.add_after("due", "later", 2.0)
     async with trio.open_nursery() as nursery:
@@ -22,25 +22,25 @@ async def test_no_key_is_dequeued_while_held(
         await let_pass(autojump_clock, 10)
         assert queue.held
         assert workers.dequeued == []
-        queue.release()
+        queue.release("write")
         await wait_all_tasks_blocked()
         assert sorted(workers.dequeued) == [("due", 10.0), ("ready", 10.0)]
         queue.close()
 
 
-async def test_pause_and_hold_are_independent(queue: WaitingQueue[str, str], workers: Workers) -> None:
-    """A key is dequeued only after both have ended, in either order."""
+async def test_queue_is_held_until_its_last_holder_releases_it(queue: WaitingQueue[str, str], workers: Workers) -> None:
+    """A holder that holds it twice releases it once."""
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
-        for first, second in ((queue.release, queue.resume), (queue.resume, queue.release)):
+        for first, second in (("write", "operator"), ("operator", "write")):
             workers.dequeued.clear()
-            queue.pause()
-            queue.hold()
+            for holder in ("write", "operator", "write"):
+                queue.hold(holder)
             queue.add("a", "change")
-            first()
+            queue.release(first)
             await wait_all_tasks_blocked()
             assert workers.dequeued == []
-            second()
+            queue.release(second)
             await wait_all_tasks_blocked()
             assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
@@ -53,10 +53,10 @@ async def test_hold_stops_a_worker_that_was_woken_but_has_not_run(
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
         queue.add("a", "change")
-        queue.hold()
+        queue.hold("write")
         await wait_all_tasks_blocked()
         assert workers.dequeued == []
-        queue.release()
+        queue.release("write")
         await wait_all_tasks_blocked()
         assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
@@ -71,10 +71,10 @@ async def test_hold_past_a_due_time_does_not_poll(
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
         machine.looks = 0
-        queue.hold()
+        queue.hold("write")
         await let_pass(autojump_clock, 10)
         assert machine.looks == 0
-        queue.release()
+        queue.release("write")
         await let_pass(autojump_clock, 30)
         assert workers.dequeued == [("during", 10.0), ("after", 20.0)]
         queue.close()
@@ -213,7 +213,7 @@ async def test_wait_idle_raises_if_the_queue_is_closed_with_pending_keys(queue: 
 
 async def test_close_ends_every_waiting_dequeue_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
     """Sleepers, the timekeeper, and later callers get None, with keys still in the queue."""
-    queue.hold()
+    queue.hold("write")
     for key in "abc":
         queue.add(key, "change")
     queue.add_after("d", "later", 10.0)
@@ -222,7 +222,7 @@ async def test_close_ends_every_waiting_dequeue_at_once(queue: WaitingQueue[str,
         queue.close()
         await wait_all_tasks_blocked()
         assert workers.ended == 3
-    queue.release()
+    queue.release("write")
     assert queue.closed
     assert await queue.dequeue() is None
     assert workers.dequeued == []

@@ -164,6 +164,16 @@ async def test_keys_are_held_when_the_present_fence_is_refused_but_not_an_earlie
     assert writes.hold.why == "it was rejected, because another run may have begun"
 
 
+async def test_writes_that_have_left_hold_no_key(started: _Started) -> None:
+    """A shard has gone to another process. No task here would resolve a write of it."""
+    writes = started.writes
+    writes.unknown(None)
+    writes.leave()
+    assert (started.queue.held, writes.hold) == (False, None)
+    writes.unknown(None)
+    assert (started.queue.held, writes.hold) == (False, None)
+
+
 async def test_hold_names_the_first_unknown_write(started: _Started) -> None:
     """All later ones wait for it, so it is the reason that keys are held, until all are resolved."""
     writes = started.writes

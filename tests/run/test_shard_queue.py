@@ -1,4 +1,4 @@
-"""The queue of a sharded controller: its closed, collecting and open shards, and its holds."""
+"""The queue of a sharded controller: its closed, collecting and open shards."""
 
 from __future__ import annotations
 
@@ -81,18 +81,13 @@ async def test_closing_a_shard_removes_its_scheduled_keys() -> None:
     assert set(queue.scheduled()) == {key("2-later")}
 
 
-async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
-    """The resolution of one shard doesn't release the hold of another shard."""
+async def test_view_of_a_shard_adds_only_its_keys() -> None:
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
-    first, second = OneShard(queue, 1, shard), OneShard(queue, 2, shard)
-    first.hold()
-    second.hold()
-    first.add(key("1-a"), REASON)
-    first.add(key("2-not-its"), REASON)
-    second.release()
-    assert dequeued(queue) == ""
-    first.release()
+    queue.open_shard(2)
+    one = OneShard(queue, 1, shard)
+    one.add(key("1-a"), REASON)
+    one.add(key("2-not-its"), REASON)
     assert [dequeued(queue), dequeued(queue)] == ["1-a", ""]
 
 
@@ -164,17 +159,3 @@ async def test_closed_shard_has_no_pending_keys() -> None:
     queue.dropped(key("1-in-hand"))
     assert dequeued(queue) == ""
     assert queue.is_idle()
-
-
-async def test_previous_owner_of_a_shard_cannot_hold_the_queue() -> None:
-    """A write lost after the shard closed would hold every key forever, because no task would resolve it."""
-    queue = ShardQueue(WorkQueue(), shard)
-    queue.open_shard(1)
-    left = OneShard(queue, 1, shard)
-    left.hold()
-    assert left.held
-    left.leave()
-    left.hold()
-    assert not left.held
-    queue.add(key("1-a"), REASON)
-    assert dequeued(queue) == "1-a"

@@ -11,7 +11,7 @@ kinds of sleepers:
 No wake-up is lost, because no key is handed to a sleeper: every worker looks for a key after each sleep. Whenever no
 code of this file is running, it must be certain that a worker will look:
 
-    no worker sleeps, or held, or paused, or closed, or
+    no worker sleeps, or held, or closed, or
     (woken >= ready) and (nothing is delayed, or woken > 0, or the timekeeper's deadline <= next due)
 
 Cancellation loses nothing: `dequeue` has its only checkpoints before it dequeues a key.
@@ -36,10 +36,7 @@ class WaitingQueue(Generic[K, R]):
 
     def __init__(self, machine: WorkQueue[K, R]) -> None:
         self._machine = machine
-        self._held = False
-        self._paused = False
-        # Invariant: _blocked is true exactly if the queue is held or paused. `dequeue_nowait` reads one flag.
-        self._blocked = False
+        self._holders: set[object] = set()
         # The number of tasks inside _wait, including woken ones, which shows whether there is a task to wake.
         self._waiting = 0
         # The number of woken tasks that have not run since. Invariant: 0 <= _woken <= _waiting.
@@ -69,8 +66,8 @@ class WaitingQueue(Generic[K, R]):
     async def dequeue(self) -> Dequeued[K, R] | None:
         """Wait until a key is ready, and dequeue it. Return None when the queue is closed.
 
-        This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held or paused, this
-        waits even if keys are ready.
+        This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held, this waits even
+        if keys are ready.
         """
         await trio.lowlevel.checkpoint()
         while not self._machine.closed:
@@ -83,9 +80,9 @@ class WaitingQueue(Generic[K, R]):
     def dequeue_nowait(self, now: float | None = None) -> Dequeued[K, R] | None:
         """Dequeue a key if one is ready, or return None. Not a checkpoint. ``now`` spares it a look at the clock.
 
-        A queue that is held, paused or closed has none.
+        A queue that is held or closed has none.
         """
-        if self._blocked:
+        if self._holders:
             return None
         dequeued = self._machine.dequeue(trio.current_time() if now is None else now)
         if dequeued is not None or self._machine.min_interval:
@@ -94,24 +91,13 @@ class WaitingQueue(Generic[K, R]):
             self._wake()
         return dequeued
 
-    def hold(self) -> None:
-        """Hold all keys back until `release`. This is a switch, not a counter: a second call has no effect."""
-        self._held = self._blocked = True
+    def hold(self, holder: object) -> None:
+        """Hold all keys back until this holder releases the queue. A second call by one holder has no effect."""
+        self._holders.add(holder)
 
-    def release(self) -> None:
-        """Allow keys to be dequeued again, unless the queue is paused."""
-        self._held = False
-        self._blocked = self._paused
-        self._wake()
-
-    def pause(self) -> None:
-        """Hold all keys back until `resume`, whoever holds and releases the queue in the meantime."""
-        self._paused = self._blocked = True
-
-    def resume(self) -> None:
-        """Allow keys to be dequeued again, unless the queue is held."""
-        self._paused = False
-        self._blocked = self._held
+    def release(self, holder: object) -> None:
+        """Release the queue for a holder. Keys can be dequeued again once nobody else holds it. Idempotent."""
+        self._holders.discard(holder)
         self._wake()
 
     def succeeded(self, key: K, now: float | None = None) -> None:
@@ -149,13 +135,8 @@ class WaitingQueue(Generic[K, R]):
 
     @property
     def held(self) -> bool:
-        """True if keys are held back by `hold`."""
-        return self._held
-
-    @property
-    def paused(self) -> bool:
-        """True if keys are held back by `pause`."""
-        return self._paused
+        """True if keys are held back."""
+        return bool(self._holders)
 
     @property
     def closed(self) -> bool:
@@ -223,7 +204,7 @@ class WaitingQueue(Generic[K, R]):
         try:
             # While no key may be dequeued, time does not matter: a timekeeper would wake up at its past deadline again
             # and again.
-            due = None if self._blocked else self._machine.next_due()
+            due = None if self._holders else self._machine.next_due()
             if due is None or self._timekeeper is not None:
                 await self._sleepers.park()
                 self._woken -= 1
@@ -248,7 +229,7 @@ class WaitingQueue(Generic[K, R]):
 
     def _wake(self) -> None:
         """Restore the condition in the module's docstring by waking as few tasks as possible."""
-        if self._blocked or self._woken == self._waiting:
+        if self._holders or self._woken == self._waiting:
             # Every task that waits has been woken, and will look.
             return
         missing = self._machine.ready_count() - self._woken

@@ -29,12 +29,12 @@ _LONGEST_WAIT = 5.0
 class SupportsHold(Protocol):
     """The part of a work queue that holds keys."""
 
-    def hold(self) -> None:
-        """Hold all keys back."""
+    def hold(self, holder: object) -> None:
+        """Hold all keys back for a holder."""
         ...
 
-    def release(self) -> None:
-        """Allow keys to be dequeued again."""
+    def release(self, holder: object) -> None:
+        """Release the queue for a holder."""
         ...
 
 
@@ -94,6 +94,7 @@ class RunWrites:
         # The number of unknown writes so far. All are resolved when `resolve` has processed this number.
         self.unknown_writes = 0
         self.hold: Hold | None = None
+        self._left = False
         self._unresolved = trio.Event()
 
     def acknowledged(self, write: Acknowledged) -> None:
@@ -125,12 +126,19 @@ class RunWrites:
         if fence == self.fence:
             self._hold(None, "it was rejected, because another run may have begun")
 
+    def leave(self) -> None:
+        """Hold no key from here on: the next run, or the next term of the shard, resolves what is left."""
+        self._left, self.hold = True, None
+        self._queue.release(self)
+
     def _hold(self, written: ResourceId | None, why: str) -> None:
+        if self._left:
+            return
         if self.hold is None:
             reconciling = RECONCILING.get()
             self.hold = Hold(trio.current_time(), written, None if reconciling is None else reconciling.key, why)
         self.unknown_writes += 1
-        self._queue.hold()
+        self._queue.hold(self)
         self._unresolved.set()
 
     @property
@@ -158,7 +166,7 @@ class RunWrites:
         # A write that was lost during this raise needs a later commit, which `resolve` makes.
         if not self._unresolved.is_set():
             self.hold = None
-            self._queue.release()
+            self._queue.release(self)
         return raised
 
     async def resolve(self) -> None:
@@ -172,7 +180,7 @@ class RunWrites:
             # A write that was lost during this resolution needs a later commit.
             if resolving == self.unknown_writes:
                 self.hold = None
-                self._queue.release()
+                self._queue.release(self)
                 self._report(WriteResolved(self._controller, raised.position.revision))
                 self._on_resolved()
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headway.cache import Subscription
 from headway.queue import KeyInQueue
 from headway.reconcile import Reason
 from headway.resource import Key, TypeName
-from headway.run._fence import Hold, RunWrites
-from headway.run._mapping import RunMapping
+from headway.run._fence import Hold
 from headway.run._mapping_retries import Unmapped
-from headway.run._ownership import Ownership
+from headway.run._ownership import PrimedRun
 from headway.run._status import NotDone, Results
 from headway.run._worker import Worker
 
@@ -82,20 +80,11 @@ class RunKeys:
         worker: its workers; None before they begin.
     """
 
-    def __init__(
-        self,
-        ownership: Ownership,
-        mapping: RunMapping,
-        results: Results,
-        writes: RunWrites,
-        subscriptions: Mapping[Any, Subscription],
-    ) -> None:
+    def __init__(self, run: PrimedRun, results: Results) -> None:
         self.worker: Worker | None = None
-        self._ownership = ownership
-        self._mapping = mapping
+        self._run = run
+        self._ownership, self._mapping = run.ownership, run.mapping
         self._results = results
-        self._writes = writes
-        self._subscriptions = subscriptions
 
     def status(self, key: Key) -> KeyStatus:
         """Return the state of a key."""
@@ -108,7 +97,7 @@ class RunKeys:
             began=None if running is None else running[0],
             stack="" if running is None else running[1],
             not_done=self._results.not_done.get(key),
-            hold=self._hold(),
+            hold=self._run.hold(),
             unmapped=tuple(unmapped),
             waiting=self._mapping.unmapped - len(unmapped),
             shard=shard,
@@ -120,7 +109,7 @@ class RunKeys:
         """Return the indexes that lack resources."""
         return [
             LeftOutOf(type, name, table.failed)
-            for type, subscription in self._subscriptions.items()
+            for type, subscription in self._run.caches.subscriptions.items()
             for name, table in subscription.tables.items()
             if table.failed
         ]
@@ -155,8 +144,4 @@ class RunKeys:
         worker = self.worker
         running = () if worker is None else [key for key, queued, _ in keys if queued.state == "in hand"]
         stacks = {key: stack[1] for key in running if worker and (stack := worker.at_work.stack(key)) is not None}
-        return Pending(keys, len(found), given_up, unmapped, self._hold(), stacks)
-
-    def _hold(self) -> Hold | None:
-        writes = (self._writes, *self._ownership.further_writes())
-        return min((each.hold for each in writes if each.hold is not None), default=None, key=lambda each: each.since)
+        return Pending(keys, len(found), given_up, unmapped, self._run.hold(), stacks)

@@ -24,7 +24,7 @@ from headway.queue import BACKLOG, Backoff, WaitingQueue, WorkQueue
 from headway.reconcile import Fence, Reason, Runtime
 from headway.resource import Key
 from headway.run._change_mapper import SupportsAdd
-from headway.run._fence import RunWrites
+from headway.run._fence import Hold, RunWrites
 from headway.run._mapping import Progress, RunMapping
 from headway.run._owed import add_start
 from headway.run._priming import Deletions, RunCaches
@@ -37,6 +37,7 @@ class PrimedRun:
     """The parts of a run that its ownership works with, once the run is primed.
 
     Attributes:
+        ownership: the keys that belong to this process, with their queue.
         lease: the lease under which the whole run runs; None if it needs none.
         progress: the progress of the run.
         new_runtime: creates a reconcile context under another fence.
@@ -49,16 +50,21 @@ class PrimedRun:
     leases: LeaseClient
     report: Report
     caches: RunCaches
-    queue: WaitingQueue[Key, Reason]
+    ownership: Ownership
     writes: RunWrites
     mapping: RunMapping
     progress: Progress
     new_runtime: Callable[[Fence], Runtime]
     new_mapping: Callable[[SupportsAdd, Callable[[], None]], RunMapping]
 
+    def hold(self) -> Hold | None:
+        """Return the first write that holds back every key until its outcome is known, or None."""
+        writes = (self.writes, *self.ownership.further_writes())
+        return min((each.hold for each in writes if each.hold is not None), default=None, key=lambda each: each.since)
+
     def mapped(self) -> int:
         """Return the revision up to which every change is mapped and every write is resolved, or 0."""
-        if not self.mapping.is_idle or self.queue.held or self.caches.distrusted:
+        if not self.mapping.is_idle or self.hold() is not None or self.caches.distrusted:
             return 0
         return self.mapping.complete
 

@@ -104,8 +104,8 @@ class Pauses:
 def apply_pause(controller: str, reason: str | None, queue: WaitingQueue[Key, Reason], report: Report) -> None:
     """Pause a run's queue, or resume it if ``reason`` is None. Keys are still added, and running reconciles finish."""
     if reason is None:
-        queue.resume()
+        queue.release(apply_pause)
         report(Resumed(controller, queue.statistics().ready))
     else:
-        queue.pause()
+        queue.hold(apply_pause)
         report(Paused(controller, reason))

@@ -269,7 +269,7 @@ class Run:
         ]
         queue = self._ownership.queue.statistics() if self._primed is not None else None
         oldest = queue.oldest_queued_at if queue is not None else None
-        held = self._ownership.queue.held
+        hold = self._writes.hold if self._primed is None else self._primed.hold()
         return ControllerStatus(
             name=self.definition.full_name,
             phase=self._phase,
@@ -282,7 +282,7 @@ class Run:
             queue=queue,
             running=() if self._worker is None else self._worker.at_work.running(),
             oldest_wait=None if oldest is None else max(now - oldest, 0.0),
-            holding="the outcome of a write is unknown and is being resolved" if held else "",
+            holding="the outcome of a write is unknown and is being resolved" if hold is not None else "",
             unmapped=0 if self._primed is None else self._primed.mapping.unmapped,
             not_done=self._results.list(),
             not_done_count=len(self._results.not_done),
@@ -318,18 +318,18 @@ class Run:
     async def _live(self, missed: Deletions) -> None:
         """Map, reconcile and watch, until canceled."""
         definition, writes, report = self.definition, self._writes, self._report
-        run = self._begin(missed)
-        ready = run.queue.statistics().ready
+        run, queue = self._begin(missed), self._ownership.queue
+        ready = queue.statistics().ready
         report(RunStarted(definition.full_name, self._runtime.term, writes.starting_revision, ready))
         await call_back(self._report, definition, "on_start", self._runtime)
         triggers, journal = self._self_triggers, self._journal
-        outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
+        outcomes = Outcomes(definition, queue, report, self.progress.note, triggers, self._results, journal)
         reconcile, find = self._ownership.reconciler(definition.reconcile), self._caches.find
         worker = self._worker = Worker(
             definition=definition,
             reconcile=reconcile,
             runtime=self._runtime,
-            queue=run.queue,
+            queue=queue,
             outcomes=outcomes,
             report=report,
             self_triggers=triggers,
@@ -350,7 +350,7 @@ class Run:
             nursery.start_soon(worker.at_work.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
-            sources = RunSources(definition, self._runtime, find, run.mapping, run.queue)
+            sources = RunSources(definition, self._runtime, find, run.mapping, queue)
             for name in definition.sources:
                 nursery.start_soon(sources.call, name, name=f"source {name}")
             for number in range(definition.concurrency):
@@ -377,18 +377,18 @@ class Run:
             leases=self._leases,
             report=self._report,
             caches=self._caches,
-            queue=self._ownership.queue,
+            ownership=self._ownership,
             writes=self._writes,
             mapping=new_mapping(self._ownership.queue, self.progress.note),
             progress=self.progress,
             new_runtime=self._new_runtime,
             new_mapping=new_mapping,
         )
-        self.keys = RunKeys(self._ownership, run.mapping, self._results, self._writes, self._caches.subscriptions)
+        self.keys = RunKeys(run, self._results)
         self._enter("running")
         self._cache.open(self._caches.subscriptions)
         for key in self._owed.keys:
-            run.queue.add(key, Reason("owed"))
+            self._ownership.queue.add(key, Reason("owed"))
         add_owed(run.mapping, self._owed, self._caches.subscriptions, self._writes.first_commit)
         self._ownership.begin(run, missed)
         return run

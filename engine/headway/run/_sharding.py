@@ -73,11 +73,8 @@ class _Shard:
         self.runtime: Runtime | None = None
         self._shards = shards
         self._run = run
-        # Keys of other shards are not added, and the queue is held until this shard's own unknown writes are resolved.
-        self._queue = OneShard(shards.queue, number, shards.shard_of)
-        self._writes = RunWrites(
-            run.definition.full_name, run.leases, run.caches, self._queue, run.report, run.progress.note, run.writes.own
-        )
+        name, noted, own = run.definition.full_name, run.progress.note, run.writes.own
+        self._writes = RunWrites(name, run.leases, run.caches, shards.queue, run.report, noted, own)
         self._recorded = 0
         # The scope of the task that waits for the shard until it is open.
         self._waiting = trio.CancelScope()
@@ -141,7 +138,7 @@ class _Shard:
                 with trio.move_on_after(self._shards.ttl):
                     await self._wait_idle()
                 await self._end_in_hand()
-                while self._queue.held:
+                while self._writes.hold is not None:
                     await run.progress.wait()
                 await self._record(checkpoint)
                 nursery.cancel_scope.cancel()
@@ -155,7 +152,7 @@ class _Shard:
             # Invariant: no reconcile of the shard is running when its lease is released (C7).
             await self._end_in_hand()
             # Leave only now: a reconcile that is canceled during a write holds all keys.
-            self._queue.leave()
+            self._writes.leave()
 
     async def _take(self, lease: HeldLease) -> None:
         """Take over the shard, whose lease is held."""
@@ -169,7 +166,8 @@ class _Shard:
         deleted = await self._shards.deletions(caches, start, raised.checkpoint, caches.frontiers())
         # No checkpoint from here on.
         caches.check()
-        mapping = run.new_mapping(self._queue, self._on_mapped)
+        one = OneShard(self._shards.queue, number, self._shards.shard_of)
+        mapping = run.new_mapping(one, self._on_mapped)
         add_start(mapping, run.definition, caches.subscriptions, deleted)
         self._recorded = raised.checkpoint
         self.runtime = run.new_runtime(self._writes)

@@ -48,8 +48,7 @@ _OWED = Reason("owed")
 class ShardQueue(WaitingQueue[Key, Reason]):
     """A `WaitingQueue` divided into shards.
 
-    It accepts keys of open and of collecting shards, and hands out only keys of open ones. Several holders may hold it
-    at once, and each of them releases it separately.
+    It accepts keys of open and of collecting shards, and hands out only keys of open ones.
     """
 
     def __init__(self, machine: WorkQueue[Key, Reason], shard_of: Callable[[Key], int]) -> None:
@@ -57,7 +56,6 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         self._shard_of = shard_of
         self._open: set[int] = set()
         self._collected: dict[int, dict[Key, tuple[Reason, Priority]]] = {}
-        self._holders: set[object] = set()
 
     # --- shards ---
 
@@ -154,60 +152,19 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         collected = [key for keys in self._collected.values() for key in keys]
         return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
 
-    @override
-    def hold(self, holder: object = None) -> None:
-        """Hold all keys back for a holder."""
-        self._holders.add(holder)
-        super().hold()
-
-    def is_held_by(self, holder: object) -> bool:
-        """Return True if this holder has not released the queue."""
-        return holder in self._holders
-
-    @override
-    def release(self, holder: object = None) -> None:
-        """Release the queue for a holder. Keys are handed out again after the last holder has released it."""
-        self._holders.discard(holder)
-        if not self._holders:
-            super().release()
-
 
 class OneShard:
-    """A view of a `ShardQueue` for one shard. Keys of other shards are not added, and it is a holder of its own.
-
-    After `leave`, it no longer holds the queue. A write whose outcome is unknown then is resolved by the shard's next
-    term.
-    """
+    """A view of a `ShardQueue` for one shard, to which keys of other shards are not added."""
 
     def __init__(self, queue: ShardQueue, shard: int, shard_of: Callable[[Key], int]) -> None:
         self._queue = queue
         self._shard = shard
         self._shard_of = shard_of
-        self._left = False
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
         """Add a key, if it belongs to this shard."""
         if self._shard_of(key) == self._shard:
             self._queue.add(key, reason, priority=priority, due=due)
-
-    @property
-    def held(self) -> bool:
-        """True if keys are held back for this shard."""
-        return self._queue.is_held_by(self)
-
-    def leave(self) -> None:
-        """Release the queue and never hold it again. The shard has ended here, so nothing would release it later."""
-        self._left = True
-        self.release()
-
-    def hold(self) -> None:
-        """Hold all keys back, unless the shard has ended here."""
-        if not self._left:
-            self._queue.hold(self)
-
-    def release(self) -> None:
-        """Release the queue for this shard."""
-        self._queue.release(self)
 
 
 class ShardWrites(Writes):
