@@ -15,7 +15,15 @@ from headway.access import Access, Authorizer, Caller, Guarded, Limit, Policy, R
 from headway.api import Api, Call, Cardinality, Interrupted, Stream, Wrapper, method, stream
 from headway.client import call_service
 from headway.engine import Extension, Host
-from headway.errors import Closed, DeclarationError, FailedPrecondition, NotHeadway, PermissionDenied, RateLimited
+from headway.errors import (
+    Closed,
+    DeclarationError,
+    FailedPrecondition,
+    InvalidArgument,
+    NotHeadway,
+    PermissionDenied,
+    RateLimited,
+)
 from headway.protobuf import field, message
 from headway.resource import Key, Kind, ResourceType, pb
 from headway.rpc import InProcessChannel, open_channel
@@ -403,4 +411,32 @@ async def test_task_ends_with_the_engine() -> None:
 async def test_what_is_no_list_of_extensions_is_refused(given: Any) -> None:
     with pytest.raises(DeclarationError, match=r"extensions must be a list of headway.engine.Extension, .* got "):
         async with headway.open_engine("memory:", app, extensions=given):
+            pass
+
+
+async def test_workers_run_the_controllers_and_tasks_of_extensions() -> None:
+    counting = Counting()
+    extension = Extension(apps=[counting.app], tasks=[counting.task])
+    with_types = Extension(open_services=[lambda host: counting.service(host, None)])
+    network = headway.Network(["127.0.0.1:0"], insecure=True)
+    types = headway.App("types")
+    types.registry.register(counting.job)
+    async with (
+        headway.open_engine("memory:", types, network=network, extensions=[with_types]) as engine,
+        headway.open_workers(engine.addresses, app, process="web-1", extensions=[extension]) as workers,
+    ):
+        with trio.fail_after(10):
+            await headway.until(engine.client, counting.job, "first", lambda job: job is not None and job.data.done)
+        assert [*workers.controllers] == ["counting/reconcile"]
+        [host] = counting.hosts
+        assert host.process == "web-1"
+        with pytest.raises(InvalidArgument, match=r"host.backend: workers do not open the store: use host.client"):
+            host.backend  # noqa: B018  # raises
+
+
+@pytest.mark.parametrize("name", ["late_apps", "services", "open_services", "wraps"])
+async def test_workers_refuse_what_belongs_to_the_process_with_the_store(name: str) -> None:
+    given: dict[str, Any] = {name: [app]}
+    with pytest.raises(DeclarationError, match=f"extensions of open_workers have apps and tasks, and {name} belong to"):
+        async with headway.open_workers("127.0.0.1:1", app, extensions=[Extension(**given)]):
             pass

@@ -46,7 +46,7 @@ WHY_MUTANTS = (
     ),
     Mutant(
         "the entries of an engine's end are not in the file of its journal",
-        "engine/_journaling.py",
+        "engine/_running.py",
         "await file.finish()",
         "pass",
         _FILE,

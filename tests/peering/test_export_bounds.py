@@ -12,10 +12,9 @@ from headway import events
 from headway._gen.headway.peering import v1 as wire
 from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument
-from headway.peering import PEERING, Role, export, generate_token
+from headway.peering import MAX_EXPORTS, PEERING, Role, export, generate_token
 from headway.peering._hub import INVALID_EXPORTS
 from headway.resource import NAMESPACE
-from headway.peering import MAX_EXPORTS
 from tests.helpers import peers
 from tests.helpers.resources import TEAM, Team
 from tests.peering.link_kit import eventually, open_pair

@@ -22,12 +22,11 @@ from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Subject
 from headway.errors import HeadwayError
-from headway.peering import EXCHANGE, PEER_STREAM, PEERING, STREAM_KEY, export, generate_token, read_token
+from headway.peering import EXCHANGE, MAX_EXPORTS, PEER_STREAM, PEERING, STREAM_KEY, export, generate_token, read_token
 from headway.peering.links import decoder
 from headway.protobuf import encode
 from headway.resource import AnyMessage, ResourceType, TypeName, pb, resource_id
 from headway.rpc import RemoteChannel, open_channel
-from headway.peering import MAX_EXPORTS
 from tests.helpers.peers import ROOM, SITE, TEAM, Team, open_accepting
 from tests.helpers.service_errors import status_of
 

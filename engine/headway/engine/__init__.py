@@ -12,6 +12,7 @@ from headway.engine._engine import Engine as Engine
 from headway.engine._extension import Extension as Extension
 from headway.engine._extension import Host as Host
 from headway.engine._extension import Observer as Observer
+from headway.engine._given import EngineOptions as EngineOptions
 from headway.engine._open_cache import open_cache as open_cache
 from headway.engine._open_engine import open_engine as open_engine
 from headway.engine._open_engine import run_engine as run_engine

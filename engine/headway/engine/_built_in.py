@@ -1,13 +1,14 @@
-"""The extensions that every engine has. Nothing else in this package knows them."""
+"""The extensions that every engine has, and workers. Nothing else in this package knows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.builtin import builtin_app
 from headway.engine._extension import Extension, Host
+from headway.rpc import StreamDecoder
 from headway.service import unregistered
 
 if TYPE_CHECKING:
@@ -26,3 +27,10 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
 def _controllers(host: Host) -> Extension:
     """Return Headway's own controllers."""
     return Extension(apps=[builtin_app(host.registry, partial(unregistered, host.backend, host.registry))])
+
+
+def of_workers() -> tuple[Callable[[Host], Extension], Mapping[str, Callable[[], StreamDecoder]]]:
+    """Return the function that makes the extension of workers, and decoders of the streams that it opens, by path."""
+    from headway.why import ATTEND, QuestionDecoder, answering_extension
+
+    return answering_extension, {ATTEND: QuestionDecoder}

@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import trio
+from typing_extensions import Unpack
 
-from headway.base import async_block, check_keywords, check_text, check_token, check_trio, repr_text
+from headway.base import async_block, check_options, check_text, check_token, check_trio, repr_text
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import combine_apps, combine_topics, is_tls
 from headway.engine._compared import Comparison
+from headway.engine._given import ConnectionOptions
 from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
@@ -31,17 +33,13 @@ _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
 
 
-@check_keywords
+@check_options((*ConnectionOptions.__annotations__, "tracing"))
 @async_block
 async def connect(
     endpoints: str | Sequence[str],
     *apps: App,
-    tls: SSLContext | None = None,
-    server_name: str | None = None,
-    token: Token = "",
-    insecure: bool = False,
-    timeout: float = 30.0,
     tracing: TracerProvider | None = None,
+    **options: Unpack[ConnectionOptions],
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
@@ -67,11 +65,11 @@ async def connect(
     """
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
-    connection = Connection(tls=tls, server_name=server_name, token=token, insecure=insecure, timeout=timeout)
+    connection = Connection.of(options)
     comparison = Comparison(registry, combine_topics(apps).values())
     async with connection.open(endpoints, comparison) as channel:
         traced = tracing_by(tracing).channel(channel, remote=True)
-        yield Client(traced, registry, token=token)
+        yield Client(traced, registry, token=connection.token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +79,16 @@ class Connection:
     Raises InvalidArgument for an invalid one.
     """
 
-    tls: SSLContext | None
-    server_name: str | None
-    token: Token
-    insecure: bool
-    timeout: float
+    tls: SSLContext | None = None
+    server_name: str | None = None
+    token: Token = ""
+    insecure: bool = False
+    timeout: float = 30.0
+
+    @classmethod
+    def of(cls, options: ConnectionOptions) -> Connection:
+        """Return the connection of some options, which may have others as well."""
+        return cls(**{name: given for name, given in options.items() if name in ConnectionOptions.__annotations__})  # type: ignore[arg-type]  # by their names
 
     def __post_init__(self) -> None:
         check_token(self.token() if callable(self.token) else self.token)

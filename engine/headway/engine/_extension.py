@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from headway.api import Api, Wrapper
-from headway.base import repr_text
+from headway.base import function_text, repr_text
 from headway.client import Client
 from headway.controller import App
 from headway.engine._options import Network
-from headway.errors import Closed, DeclarationError
+from headway.errors import Closed, DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.journal import Journal
 from headway.resource import Registry, ResourceId
@@ -53,14 +53,16 @@ class Host:
     """The engine, as an extension sees it.
 
     Attributes:
-        backend: the store.
+        store: the store; None in workers, which do not open it.
         registry: the types of all apps.
         report: receives events.
         serving: the client of the engine; None before it serves.
         network: the options of the network.
+        process: the name of this process.
         journal: the record of what the controllers did; None without one.
         loading: returns a block in which many objects arrive that stay in memory.
-        channel: the channel of Headway's own controllers, to which the rules for writes allow more.
+        channel: the channel of Headway's own controllers, to which the rules for writes allow more. In workers, the
+            channel to the engines.
         supervisors: the controllers.
         observer: answers `Engine.why` and `Engine.stuck`. An extension sets it.
         addresses: the engine's gRPC addresses, with the actual ports. They are known once ``listening`` is set.
@@ -68,12 +70,13 @@ class Host:
         ending: its callbacks are called when the engine ends, before it waits for its clients.
     """
 
-    backend: Backend
+    store: Backend | None
     registry: Registry
     report: Report
     serving: Client | None = field(default=None, repr=False)
     _: KW_ONLY
     network: Network = field(default_factory=Network)
+    process: str = ""
     journal: Journal | None = None
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     channel: Channel = field(init=False)
@@ -82,6 +85,13 @@ class Host:
     addresses: Sequence[str] = ()
     listening: trio.Event = field(default_factory=trio.Event)
     ending: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def backend(self) -> Backend:
+        """The store. Raises InvalidArgument in workers."""
+        if self.store is None:
+            raise InvalidArgument("host.backend: workers do not open the store: use host.client")
+        return self.store
 
     @property
     def client(self) -> Client:
@@ -118,8 +128,8 @@ class Extension:
     tasks: Sequence[Callable[[Host], Awaitable[None]]] = ()
 
 
-def check_extensions(given: object) -> None:
-    """Raise DeclarationError if a value is not a list of extensions."""
+def check_extensions(given: object, *, workers: bool = False) -> None:
+    """Raise DeclarationError if a value is not a list of extensions, or for what workers cannot have."""
     listed = isinstance(given, Sequence) and not isinstance(given, str)
     wrong = [each for each in given if not isinstance(each, Extension)] if listed else [given]  # type: ignore[attr-defined]  # a Sequence
     if wrong or not listed:
@@ -127,3 +137,16 @@ def check_extensions(given: object) -> None:
             f"extensions must be a list of headway.engine.Extension, such as extensions=[Extension(apps=[app])]; got "
             f"{repr_text(wrong[0] if wrong else given)}"
         )
+    for each in given if workers else ():  # type: ignore[attr-defined]  # a Sequence
+        only_engine = ("late_apps", "services", "open_services", "wraps")
+        if has := [name for name in only_engine if getattr(each, name)]:
+            raise DeclarationError(
+                f"extensions of open_workers have apps and tasks, and {has[0]} belong to the process with the store: "
+                "open_engine(..., extensions=[...])"
+            )
+
+
+def start_tasks(nursery: trio.Nursery, host: Host, *extensions: Extension) -> None:
+    """Start the tasks of the extensions."""
+    for task in (task for each in extensions for task in each.tasks):
+        nursery.start_soon(task, host, name=f"extension {function_text(task)}")

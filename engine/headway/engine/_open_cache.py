@@ -6,23 +6,24 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from headway.base import async_block, block_nursery, check_keywords, check_trio
+from typing_extensions import Unpack
+
+from headway.base import async_block, block_nursery, check_options, check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, combine_apps, report_of
 from headway.engine._compared import Comparison
 from headway.engine._connect import Connection, find_engine
+from headway.engine._given import ConnectionOptions
 from headway.engine._options import Timing, given_or_default
 from headway.events import Report
-from headway.rpc import Channel, Token, WithMetadata, token_metadata
+from headway.rpc import Channel, WithMetadata, token_metadata
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
     from headway.notify import PrimedCache
 
 
-@check_keywords
+@check_options(ConnectionOptions.__annotations__)
 @async_block
 async def open_cache(
     endpoints: str | Sequence[str] | Channel,
@@ -30,13 +31,9 @@ async def open_cache(
     watches: Sequence[CachedType[Any]],
     indexes: Sequence[Index[Any, Any]] = (),
     queries: Sequence[Query[Any, Any]] = (),
-    tls: SSLContext | None = None,
-    server_name: str | None = None,
-    token: Token = "",
-    insecure: bool = False,
-    timeout: float = 30.0,
     report: Report | None = None,
     timing: Timing | None = None,
+    **options: Unpack[ConnectionOptions],
 ) -> AsyncIterator[PrimedCache]:
     """``async with headway.open_cache("10.0.0.1:9000", app, watches=[TEAM], indexes=[BY_LEAD]) as cache: ...``
 
@@ -69,7 +66,7 @@ async def open_cache(
     wanted = Wanted(watches, indexes, queries)
     wanted.check(registry)
     check_endpoints(endpoints)
-    connection = Connection(tls=tls, server_name=server_name, token=token, insecure=insecure, timeout=timeout)
+    connection = Connection.of(options)
     timing = given_or_default("timing", timing, Timing, "Timing(lag_limit=60)")
     report = report_of(report)
     opens = isinstance(endpoints, str | Sequence)
@@ -80,7 +77,7 @@ async def open_cache(
     raised: Exception | None = None
     try:
         async with sealed(apps), opened as bare, block_nursery() as nursery:
-            channel = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
+            channel = bare if (metadata := token_metadata(connection.token)) is None else WithMetadata(bare, metadata)
             nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
             if opens:
                 nursery.start_soon(find_engine, channel, report, name="finding an engine")

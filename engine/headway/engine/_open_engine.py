@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from os import PathLike
-from typing import TYPE_CHECKING
 
-from headway.base import async_block, check_keywords, check_trio, function_text
+from typing_extensions import Unpack
+
+from headway.base import async_block, check_options, check_trio
 from headway.cache import Informers, Isolation
 from headway.client import Client
 from headway.controller import App, sealed
@@ -17,26 +17,19 @@ from headway.engine._arguments import check_backend, check_flag, check_store, co
 from headway.engine._built_in import built_in
 from headway.engine._collector import GcFreeze
 from headway.engine._engine import Engine
-from headway.engine._extension import Extension, Host, check_extensions
-from headway.engine._journaling import journal_of, opened_journal
+from headway.engine._extension import Extension, Host, check_extensions, start_tasks
+from headway.engine._given import EngineOptions
 from headway.engine._late_controllers import LateControllers
-from headway.engine._offer import Offer
 from headway.engine._options import Network, Timing, given_or_default
 from headway.engine._placing import SERVER, Placing, worker_name
-from headway.engine._recording import recorded_events
-from headway.engine._running import start_controllers, watched_nursery
+from headway.engine._running import journal_of, opened_journal, recorded_events, start_controllers, watched_nursery
 from headway.engine._services import EngineServices
-from headway.engine._serving import serving
+from headway.engine._serving import Offer, serving
 from headway.engine._store_health import StoreHealth
 from headway.engine._tracing import tracing_by
-from headway.events import Report
-from headway.journal import JournalOptions
 from headway.rpc import Channel
 from headway.run import Pauses, Supervisor
 from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
 
 _PACE = 0.02
 """The interval, in seconds, at which the engine's own controllers read their streams.
@@ -46,19 +39,10 @@ that nothing relevant happened.
 """
 
 
-@check_keywords
+@check_options(EngineOptions.__annotations__)
 @async_block
 async def open_engine(
-    store: str | AbstractAsyncContextManager[Backend],
-    *apps: App,
-    report: Report | None = None,
-    network: Network | None = None,
-    timing: Timing | None = None,
-    process: str | None = None,
-    journal: str | PathLike[str] | JournalOptions | None = None,
-    tracing: TracerProvider | None = None,
-    gc_freeze: bool = False,
-    extensions: Sequence[Extension] = (),
+    store: str | AbstractAsyncContextManager[Backend], *apps: App, **options: Unpack[EngineOptions]
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -93,18 +77,7 @@ async def open_engine(
         SchemaMismatch: if this program would misread the stored data.
         OSError: if an address cannot be bound.
     """
-    async with run_engine(
-        store,
-        apps,
-        report=report,
-        network=network,
-        timing=timing,
-        process=process,
-        journal=journal,
-        tracing=tracing,
-        gc_freeze=gc_freeze,
-        extensions=extensions,
-    ) as engine:
+    async with run_engine(store, apps, options) as engine:
         yield engine
 
 
@@ -112,15 +85,8 @@ async def open_engine(
 async def run_engine(
     store: str | AbstractAsyncContextManager[Backend],
     apps: Sequence[App],
+    options: EngineOptions,
     *,
-    report: Report | None,
-    network: Network | None,
-    timing: Timing | None,
-    process: str | None,
-    journal: str | PathLike[str] | JournalOptions | None,
-    tracing: TracerProvider | None,
-    gc_freeze: bool,
-    extensions: Sequence[Extension] = (),
     wrap_channel: Callable[[Channel], Channel] | None = None,
     isolation: Isolation | None = None,
     own: Callable[[], Sequence[Callable[[Host], Extension]]] = built_in,
@@ -128,19 +94,20 @@ async def run_engine(
     """Run an engine until the block ends. See `open_engine`, and `headway.testing.open_engine` for the last three."""
     check_trio("headway.open_engine")
     check_store(store)
+    extensions = options.get("extensions", ())
     check_extensions(extensions)
     late_apps = [app for each in extensions for app in each.late_apps]
     apps = [*apps, *(app for each in extensions for app in each.apps), *late_apps]
     registry, definitions, topics = program_of(apps)
     late = {name: definitions.pop(name) for name in combine_apps(late_apps)[1]}
-    network = given_or_default("network", network, Network, "Network(['127.0.0.1:9000'], insecure=True)")
-    timing = given_or_default("timing", timing, Timing, "Timing(lease_ttl=15)")
+    network = given_or_default("network", options.get("network"), Network, "Network(['127.0.0.1:9000'], insecure=True)")
+    timing = given_or_default("timing", options.get("timing"), Timing, "Timing(lease_ttl=15)")
+    gc_freeze = options.get("gc_freeze", False)
     check_flag("gc_freeze", gc_freeze)
-    if process is not None:
-        worker_name(process)
-    traced = tracing_by(tracing)
-    report = report_of(report)
-    journaled = opened_journal(journal_of(journal))
+    name = worker_name(options.get("process"))
+    traced = tracing_by(options.get("tracing"))
+    report = report_of(options.get("report"))
+    journaled = opened_journal(journal_of(options.get("journal")))
     opened = open_store(store) if isinstance(store, str) else store
     with GcFreeze(gc_freeze) as freeze:
         async with sealed(apps), journaled as (recorded, start_writing), opened as backend:
@@ -148,7 +115,15 @@ async def run_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             replaced = await record_schemas(backend, registry)
-            host = Host(traced.store(backend), registry, report, network=network, journal=recorded, loading=freeze.load)
+            host = Host(
+                traced.store(backend),
+                registry,
+                report,
+                network=network,
+                process=name if is_shared(backend) else SERVER,
+                journal=recorded,
+                loading=freeze.load,
+            )
             own_extensions = [extension(host) for extension in own()]
             services = EngineServices(host, own_extensions, extensions, topics, replaced)
             # Other engines or programs may also reach a store that was passed in.
@@ -171,19 +146,17 @@ async def run_engine(
                 pauses = Pauses(own_informers)
                 nursery.start_soon(pauses.follow, name="paused controllers")
                 placing = Placing(
+                    host=host,
                     informers=informers,
                     pauses=pauses,
                     events=events,
                     channel=used,
-                    registry=registry,
-                    report=report,
                     timing=timing,
-                    process=worker_name(process) if is_shared(backend) else SERVER,
-                    journal=recorded,
                     tracing=traced,
+                    process=host.process,
                 )
                 # If this engine alone has the store, Headway's own controllers run only here and need no leases.
-                own_name = placing.process if is_shared(backend) else None
+                own_name = host.process if is_shared(backend) else None
                 own_placing = replace(placing, informers=own_informers, channel=privileged, process=own_name)
 
                 def begin(late: Sequence[Supervisor]) -> None:
@@ -197,8 +170,7 @@ async def run_engine(
                 later = placing.supervisors(late) + own_placing.supervisors(own_late)
                 late_controllers = LateControllers(later, registry, own_informers, own_client, begin)
                 late_controllers.start(nursery)
-                for task in (task for each in (*own_extensions, *extensions) for task in each.tasks):
-                    nursery.start_soon(task, host, name=f"extension {function_text(task)}")
+                start_tasks(nursery, host, *own_extensions, *extensions)
                 health = StoreHealth(backend, [informers, own_informers], report)
                 nursery.start_soon(health.watch, name="the health of the store")
                 with traced.apart():

@@ -4,54 +4,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from os import PathLike
-from typing import TYPE_CHECKING
 
-from headway.base import async_block, check_keywords, check_trio
+from typing_extensions import Unpack
+
+from headway.base import async_block, check_options, check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, check_flag, program_of, report_of
+from headway.engine._built_in import of_workers
 from headway.engine._collector import GcFreeze
 from headway.engine._compared import Comparison
 from headway.engine._connect import Connection, find_engine
 from headway.engine._engine import Engine
-from headway.engine._journaling import journal_of, opened_journal
+from headway.engine._extension import Host, check_extensions, start_tasks
+from headway.engine._given import WorkerOptions
 from headway.engine._options import Timing, given_or_default
 from headway.engine._placing import Placing, worker_name
-from headway.engine._recording import recorded_events
-from headway.engine._running import start_controllers, watched_nursery
+from headway.engine._running import journal_of, opened_journal, recorded_events, start_controllers, watched_nursery
 from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
-from headway.events import Report
-from headway.journal import JournalOptions
-from headway.resource import ResourceId, pb, shared_message
-from headway.rpc import Channel, Token, WithMetadata, token_metadata
+from headway.rpc import Channel, WithMetadata, token_metadata
 from headway.run import Pauses
 from headway.service import WATCH_LIST
 
-if TYPE_CHECKING:
-    from ssl import SSLContext
 
-    from opentelemetry.trace import TracerProvider
-
-
-@check_keywords
+@check_options(WorkerOptions.__annotations__)
 @async_block
 async def open_workers(
-    endpoints: str | Sequence[str] | Channel,
-    *apps: App,
-    process: str | None = None,
-    token: Token = "",
-    tls: SSLContext | None = None,
-    server_name: str | None = None,
-    insecure: bool = False,
-    timeout: float = 30.0,
-    report: Report | None = None,
-    timing: Timing | None = None,
-    journal: str | PathLike[str] | JournalOptions | None = None,
-    tracing: TracerProvider | None = None,
-    gc_freeze: bool = False,
+    endpoints: str | Sequence[str] | Channel, *apps: App, **options: Unpack[WorkerOptions]
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -75,6 +56,7 @@ async def open_workers(
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
         timeout: the timeout of a call, in seconds.
         report, timing, journal, tracing, gc_freeze: as for `open_engine`.
+        extensions: packages that add controllers and tasks. Services and wrappers belong to `open_engine`.
 
     An engine that cannot be reached is retried without limit; the report and the status say so.
 
@@ -87,32 +69,39 @@ async def open_workers(
             events.
     """
     check_trio("headway.open_workers")
-    from headway.why import ATTEND, ObserveHost, QuestionDecoder, attend
-
+    extensions = options.get("extensions", ())
+    check_extensions(extensions, workers=True)
+    apps = (*apps, *(app for each in extensions for app in each.apps))
     program = program_of(apps)
     registry = program.registry
-    report = report_of(report)
-    timing = given_or_default("timing", timing, Timing, "Timing(lease_ttl=15)")
+    report = report_of(options.get("report"))
+    timing = given_or_default("timing", options.get("timing"), Timing, "Timing(lease_ttl=15)")
+    gc_freeze = options.get("gc_freeze", False)
     check_flag("gc_freeze", gc_freeze)
     check_endpoints(endpoints)
-    connection = Connection(tls=tls, server_name=server_name, token=token, insecure=insecure, timeout=timeout)
-    name = worker_name(process)
-    traced = tracing_by(tracing)
+    connection = Connection.of(options)
+    name = worker_name(options.get("process"))
+    traced = tracing_by(options.get("tracing"))
+    own, decoders = of_workers()
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
     comparison = Comparison(registry, program.topics.values()) if opens else Comparison(())
     opened: AbstractAsyncContextManager[Channel] = (
-        connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, ATTEND: QuestionDecoder})
+        connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, **decoders})
         if isinstance(endpoints, str | Sequence)
         else nullcontext(endpoints)
     )
     # Several controllers, and the block's own call, may raise the same error.
     alike = (SchemaMismatch, NotHeadway)
+    journaled = opened_journal(journal_of(options.get("journal")))
     with GcFreeze(gc_freeze) as freeze:
-        async with sealed(apps), opened_journal(journal_of(journal)) as (recorded, start_writing), opened as bare:
+        async with sealed(apps), journaled as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
-            named = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
+            named = bare if (metadata := token_metadata(connection.token)) is None else WithMetadata(bare, metadata)
             channel = traced.channel(named, remote=True, asks=True)
+            client = Client(channel, registry)
+            host = Host(None, registry, report, client, process=name, journal=recorded, loading=freeze.load)
+            host.channel = channel
             async with (
                 recorded_events(channel, registry, report) as events,
                 watched_nursery(timing, report, alike) as (nursery, _),
@@ -122,45 +111,39 @@ async def open_workers(
                 informers = Informers(channel, nursery, report, lag_limit=timing.lag_limit)
                 pauses = Pauses(informers)
                 nursery.start_soon(pauses.follow, name="paused controllers")
-                supervisors = Placing(
+                host.supervisors += Placing(
+                    host=host,
                     informers=informers,
                     pauses=pauses,
                     events=events,
                     channel=channel,
-                    registry=registry,
-                    report=report,
                     timing=timing,
-                    process=name,
-                    journal=recorded,
                     tracing=traced,
+                    process=host.process,
                 ).supervisors(program.definitions)
                 nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
-                if not supervisors and opens:
+                if not host.supervisors and opens:
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
                 with traced.apart():
-                    start_controllers(nursery, supervisors, freeze)
-
-                async def read(id: ResourceId) -> pb.Resource | None:
-                    found = await client.get(registry.resolve(id.type), id)
-                    return None if found is None else shared_message(found)
-
-                observe = ObserveHost(read, recorded)
-                observe.supervisors = supervisors
-                if supervisors and opens:
-                    nursery.start_soon(attend, channel, name, supervisors, report, name="questions of the server")
+                    start_controllers(nursery, host.supervisors, freeze)
+                answering = own(host)
+                host.listening.set()
+                start_tasks(nursery, host, *([answering] if opens else []), *extensions)
                 types = [type for definition in program.definitions.values() for type in definition.types]
 
                 async def revision() -> int:
                     return (await informers.linearizable(types[0])).revision if types else 0
 
-                client = Client(channel, registry)
-                yield Engine(
-                    client,
-                    revision,
-                    supervisors,
-                    informers=[informers],
-                    registry=registry,
-                    report=report,
-                    observe=observe,
-                    on_accepted=traced.forget,
-                )
+                try:
+                    yield Engine(
+                        client,
+                        revision,
+                        host.supervisors,
+                        informers=[informers],
+                        registry=registry,
+                        report=report,
+                        observe=host.observer,
+                        on_accepted=traced.forget,
+                    )
+                finally:
+                    host.ending.close()

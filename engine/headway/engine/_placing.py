@@ -16,18 +16,16 @@ import socket
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from headway.cache import Informers
 from headway.client import HeldLease, LeaseClient
 from headway.controller import Definition, GrowingDefinition, Sharded
+from headway.engine._extension import Host
 from headway.engine._options import Timing
 from headway.engine._tracing import Untraced
 from headway.errors import DeclarationError
-from headway.events import Report
-from headway.journal import ControllerJournal, Journal
-from headway.resource import Registry
 from headway.rpc import Channel
 from headway.run import (
     ControllerEvents,
@@ -67,63 +65,78 @@ def worker_name(given: str | None) -> str:
 class Placing:
     """What the controllers of a process share. If ``process`` is None, they need no leases."""
 
+    host: Host
     informers: Informers
     pauses: Pauses
     events: EventRecorder
     channel: Channel
-    registry: Registry
-    report: Report
     timing: Timing
-    process: str | None
-    journal: Journal | None
     tracing: Untraced
+    process: str | None
 
     def supervisors(self, definitions: Mapping[str, Definition]) -> list[Supervisor]:
         """Return the supervisors of controllers in this process, by the names of their fences."""
-        return [_supervisor(fence_name, definition, self) for fence_name, definition in definitions.items()]
+        return [self._supervisor(fence_name, definition) for fence_name, definition in definitions.items()]
 
+    def _supervisor(self, fence_name: str, definition: Definition) -> Supervisor:
+        growing = GrowingDefinition(self.tracing.definition(definition), self.host.registry)
+        journal = None if self.host.journal is None else self.host.journal.of(fence_name)
+        report = self.host.report if journal is None else journal.around(self.host.report)
+        process = self.process or SERVER
+        leading: Leading | None = None
+        if self.process is not None and definition.placement == "singleton":
+            client = LeaseClient(self.channel)
+            check, warm = partial(_check, growing, self.informers), partial(_open, growing, self.informers)
+            leading = Leading(client, fence_name, process, self.timing.lease_ttl, report, check=check, warm=warm)
+        events, counts = ControllerEvents(fence_name, self.events), Counter[str]()
+        limit = definition.write_limit
+        governor = None if limit is None else Governor(definition.full_name, limit, report)
 
-def _supervisor(fence_name: str, definition: Definition, placing: Placing) -> Supervisor:
-    growing = GrowingDefinition(placing.tracing.definition(definition), placing.registry)
-    journal = None if placing.journal is None else placing.journal.of(fence_name)
-    if journal is not None:
-        placing = replace(placing, report=journal.around(placing.report))
-    leading: Leading | None = None
-    process = placing.process
-    if process is not None and definition.placement == "singleton":
-        leading = Leading(
-            LeaseClient(placing.channel),
-            fence_name,
-            process,
-            placing.timing.lease_ttl,
-            placing.report,
-            check=partial(_check, growing, placing.informers),
-            warm=partial(_open, growing, placing.informers),
+        def run(owed: Owed, lease: HeldLease | None) -> Run:
+            definition = growing.current
+            ownership: Ownership
+            if isinstance(definition.placement, Sharded):
+                # A shard is a member as well, named by its number, and a process could have the same name.
+                member = f"members/{process}"
+                ownership = Shards(definition, process, self.timing.lease_ttl, owed)
+            else:
+                member = "" if definition.placement == "singleton" else self.process or ""
+                ownership = EveryKey(definition.backoff, definition.min_interval)
+            return Run(
+                growing,
+                informers=self.informers,
+                channel=self.channel,
+                registry=self.host.registry,
+                report=report,
+                fence_name=fence_name,
+                member=member,
+                pauses=self.pauses,
+                ownership=ownership,
+                lease=lease,
+                owed=owed,
+                stall_limit=self.timing.stall_limit,
+                journal=journal,
+                new_mapper=self.tracing.new_mapper,
+                record_event=events,
+                counts=counts,
+                governor=governor,
+            )
+
+        return Supervisor(
+            definition.name,
+            run,
+            report,
+            fence_name=fence_name,
+            leading=leading,
+            added_watches=lambda: tuple(map(str, growing.added)),
+            pauses=self.pauses,
+            growing=growing,
+            journal=journal,
+            process=process,
+            events=events,
+            counts=counts,
+            governor=governor,
         )
-    events = ControllerEvents(fence_name, placing.events)
-    counts = Counter[str]()
-    limit = definition.write_limit
-    governor = None if limit is None else Governor(definition.full_name, limit, placing.report)
-    make = partial(_run, placing, fence_name, growing, journal=journal, events=events, counts=counts, governor=governor)
-    return Supervisor(
-        definition.name,
-        make,
-        placing.report,
-        fence_name=fence_name,
-        leading=leading,
-        added_watches=partial(_added, growing),
-        pauses=placing.pauses,
-        growing=growing,
-        journal=journal,
-        process=process or SERVER,
-        events=events,
-        counts=counts,
-        governor=governor,
-    )
-
-
-def _added(growing: GrowingDefinition) -> tuple[str, ...]:
-    return tuple(map(str, growing.added))
 
 
 def _check(growing: GrowingDefinition, informers: Informers) -> None:
@@ -135,46 +148,3 @@ def _check(growing: GrowingDefinition, informers: Informers) -> None:
 def _open(growing: GrowingDefinition, informers: Informers) -> None:
     for type in growing.current.types:
         informers.informer_for(type)
-
-
-def _run(
-    placing: Placing,
-    fence_name: str,
-    growing: GrowingDefinition,
-    owed: Owed,
-    lease: HeldLease | None,
-    *,
-    journal: ControllerJournal | None,
-    events: ControllerEvents,
-    counts: Counter[str],
-    governor: Governor | None,
-) -> Run:
-    definition = growing.current
-    process = placing.process or SERVER
-    ownership: Ownership
-    if isinstance(definition.placement, Sharded):
-        # A shard is a member as well, named by its number, and a process could have the same name.
-        member = f"members/{process}"
-        ownership = Shards(definition, process, placing.timing.lease_ttl, owed)
-    else:
-        member = "" if definition.placement == "singleton" or placing.process is None else process
-        ownership = EveryKey(definition.backoff, definition.min_interval)
-    return Run(
-        growing,
-        informers=placing.informers,
-        channel=placing.channel,
-        registry=placing.registry,
-        report=placing.report,
-        fence_name=fence_name,
-        member=member,
-        pauses=placing.pauses,
-        ownership=ownership,
-        lease=lease,
-        owed=owed,
-        stall_limit=placing.timing.stall_limit,
-        journal=journal,
-        new_mapper=placing.tracing.new_mapper,
-        record_event=events,
-        counts=counts,
-        governor=governor,
-    )

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from os import PathLike
 from typing import TYPE_CHECKING
 
-from headway.base import async_block, check_keywords, repr_text
+from typing_extensions import Unpack
+
+from headway.base import async_block, check_options, repr_text
 from headway.cache import Isolation
 from headway.controller import App
-from headway.engine import Engine, Extension, Network, Timing, built_in, run_engine
+from headway.engine import Engine, EngineOptions, built_in, run_engine
 from headway.errors import DeclarationError
-from headway.events import Report
-from headway.journal import JournalOptions
 from headway.rpc import Channel
 from headway.storage import Backend
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
-
     from headway.peering import PeerLinks
 
 
-@check_keywords
+@check_options((*EngineOptions.__annotations__, "wrap_channel", "peer_links", "check_isolation"))
 @async_block
 async def open_engine(
     store: str | AbstractAsyncContextManager[Backend],
@@ -32,14 +29,7 @@ async def open_engine(
     wrap_channel: Callable[[Channel], Channel] | None = None,
     peer_links: PeerLinks | None = None,
     check_isolation: bool = False,
-    report: Report | None = None,
-    network: Network | None = None,
-    timing: Timing | None = None,
-    process: str | None = None,
-    journal: str | PathLike[str] | JournalOptions | None = None,
-    tracing: TracerProvider | None = None,
-    gc_freeze: bool = False,
-    extensions: Sequence[Extension] = (),
+    **options: Unpack[EngineOptions],
 ) -> AsyncIterator[Engine]:
     """``async with headway.testing.open_engine("memory:", app, wrap_channel=channel.over) as engine: ...``
 
@@ -63,21 +53,8 @@ async def open_engine(
     if not isinstance(checked, bool):
         raise DeclarationError(f"check_isolation={checked!r} must be True or False")
     isolation = Isolation() if check_isolation else None
-    async with run_engine(
-        store,
-        apps,
-        report=report,
-        network=network,
-        timing=timing,
-        process=process,
-        journal=journal,
-        tracing=tracing,
-        gc_freeze=gc_freeze,
-        extensions=extensions,
-        wrap_channel=wrap_channel,
-        isolation=isolation,
-        own=partial(built_in, peer_links),
-    ) as engine:
+    own = partial(built_in, peer_links)
+    async with run_engine(store, apps, options, wrap_channel=wrap_channel, isolation=isolation, own=own) as engine:
         yield engine
     if isolation is not None and isolation.broken:
         raise isolation.broken[0]

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from headway.access import Caller
 from headway.client import Client
 from headway.engine import Engine, Extension, Host
-from headway.resource import ResourceId, pb
+from headway.resource import ResourceId, pb, shared_message
 from headway.storage import CurrentLease, is_shared, quotas_now
 from headway.why._absent import Absences
+from headway.why._attend import attend
 from headway.why._host import ObserveHost
 from headway.why._service import ObserveService
 
@@ -46,6 +47,23 @@ def why_extension(host: Host) -> Extension:
         await absences.follow()
 
     return Extension(services=[service], tasks=[find_absent])
+
+
+def answering_extension(host: Host) -> Extension:
+    """Return the extension of workers that answers the same about their process, and the questions of their server."""
+
+    async def read(id: ResourceId) -> pb.Resource | None:
+        found = await host.client.get(host.registry.resolve(id.type), id)
+        return None if found is None else shared_message(found)
+
+    async def answer(_: Host) -> None:
+        if host.supervisors:
+            await attend(host.channel, host.process, host.supervisors, host.report)
+
+    observe = ObserveHost(read, host.journal)
+    observe.supervisors = host.supervisors
+    host.observer = observe
+    return Extension(tasks=[answer])
 
 
 def observer_of(asked: Engine | Host) -> ObserveHost:
