@@ -334,6 +334,8 @@ async def test_rules_of_an_extension_refuse_writes() -> None:
     class OnceDone(WriteRules):
         """Done tasks stay done, none is begun as done, and those in partition ``kept`` stay as they are."""
 
+        kinds = frozenset({task_type.kind})
+
         @override
         def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
             if key[0] == "kept" and not access.privileged:

@@ -44,6 +44,8 @@ ANY = "*"
 class PeeringRules(WriteRules):
     """The rules for writes of peerings, and in the partitions that hold their copies."""
 
+    kinds = frozenset({PEERING.kind, PARTITION.kind})
+
     @override
     def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
         """Refuse a write in a partition with copies, or of that partition, unless the peering itself writes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headway.api import ProgramFailed, row_of
@@ -10,8 +10,10 @@ from headway.base import Steps, reason_text
 from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import SMALL, Payload, decode, decoding
 from headway.resource import (
+    DEFAULT_UNIT,
     MAX_NAME,
     Key,
+    Kind,
     Resource,
     ResourceType,
     check_answer,
@@ -24,7 +26,7 @@ from headway.resource import (
     tenancy_within,
     type_name,
 )
-from headway.service._access import AccessChecks
+from headway.service._access import AccessChecks, WriteRules
 from headway.service._bounds import check_metadata, check_payload, check_text
 from headway.service._fences import admit_fence
 from headway.service._payload_names import short_name
@@ -33,6 +35,9 @@ from headway.storage import Fence
 
 Type = ResourceType[Any]
 Hook = Callable[[Resource[Any]], object]
+
+# No rule reserves these, so that most writes ask none.
+_ORDINARY_PARTITIONS = frozenset({"", DEFAULT_UNIT})
 
 
 class Admitted(NamedTuple):
@@ -114,6 +119,11 @@ def admit_id(
     return type, (partition, namespace, id.name)
 
 
+def rules_for(access: AccessChecks, kind: Kind, key: Key) -> Sequence[WriteRules]:
+    """Return the rules of extensions for a write of this key. Most writes have none."""
+    return access.rules if kind in access.ruled_kinds or key[0] not in _ORDINARY_PARTITIONS else ()
+
+
 def admit_resource(
     access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None
 ) -> Steps[Admitted]:
@@ -129,7 +139,7 @@ def admit_resource(
         assert resource.id is not None
         if access.restricted:
             access.check_write(resource.id, resource)
-        for rules in access.rules:
+        for rules in rules_for(access, type.kind, key):
             rules.check_key(access, type.kind, key)
             rules.admit(access, type, key, resource)
         checked_fence = None if fence is None else admit_fence(access, fence)

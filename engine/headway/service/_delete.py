@@ -6,7 +6,7 @@ from headway.api import Call
 from headway.base import in_slices, utc_now
 from headway.errors import Conflict, HeadwayError
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, Position, finalizers, is_marked, pb, resource_id
-from headway.service._admission import admit_id
+from headway.service._admission import admit_id, rules_for
 from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._deletion import check_done, removal_with, tombstone_of
@@ -31,7 +31,7 @@ async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_delete(request.id)
-    for rules in access.rules:
+    for rules in rules_for(access, type.kind, key):
         rules.check_key(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     check_text("version", request.version)

@@ -16,6 +16,8 @@ from headway.storage import Backend, keeps_quotas
 class QuotaRules(WriteRules):
     """The rules for writes of quotas."""
 
+    kinds = frozenset({QUOTA.kind})
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 

@@ -23,7 +23,7 @@ from headway.resource import (
     resource_id,
     same_owner,
 )
-from headway.service._admission import Admitted, admit_resource
+from headway.service._admission import Admitted, admit_resource, rules_for
 from headway.service._context import Context
 from headway.service._create import check_created, creation, determined_ending
 from headway.service._deletion import check_frozen, check_marking, removal_after
@@ -178,7 +178,7 @@ class _Write:
         self._check_payload(stored)
         form, resource = self.form, self.resource
         access = self.context.access
-        for rules in access.rules:
+        for rules in rules_for(access, self.type.kind, self.key):
             rules.replace(access, self.type, self.key, stored, resource)
         if form is None or version_of(stored) not in form.chain:
             # If there are converters, but none connects the two versions, the resource moves to the writer's version.

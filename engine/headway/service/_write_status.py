@@ -24,7 +24,7 @@ from headway.resource import (
     type_problem,
 )
 from headway.service._access import AccessChecks
-from headway.service._admission import admit_id
+from headway.service._admission import admit_id, rules_for
 from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._fences import admit_fence, check_fence
@@ -43,7 +43,7 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
-    for rules in access.rules:
+    for rules in rules_for(access, type.kind, key):
         rules.check_key(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     status = _admitted(access, request, key[:2])
