@@ -147,7 +147,7 @@ class WrongUid(FailedPrecondition):
 
 
 class PartitionReserved(FailedPrecondition):
-    """The partition is reserved for the copies of a peering. Only the peering writes there."""
+    """The partition is reserved for copies of resources of another engine. Only Headway itself writes there."""
 
 
 class PermissionDenied(CallerError):

@@ -14,7 +14,7 @@ import trio
 
 import headway
 from headway.client import Subject
-from headway.resource import copies_partition
+from headway.peering import copies_partition
 from headway.storage import backup_store, restore_store
 from tests.helpers.peers import TEAM, app
 

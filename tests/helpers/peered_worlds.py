@@ -9,7 +9,8 @@ import dataclasses
 
 import headway
 from headway import field, peering
-from headway.resource import NAMESPACE, PARTITION, peering_of
+from headway.peering import peering_of
+from headway.resource import NAMESPACE, PARTITION
 from headway.testing import simulation
 
 

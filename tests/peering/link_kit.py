@@ -11,10 +11,10 @@ import trio
 
 from headway._gen.headway.peering import v1 as wire
 from headway.engine import EngineServices, Host
-from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, Role, ensure_partition
+from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, Role, copies_partition, ensure_partition
 from headway.peering._hub import Entry, StreamEnded
 from headway.peering.links import Link, open_importer
-from headway.resource import Registry, Resource, ResourceType, copies_partition, pb
+from headway.resource import Registry, Resource, ResourceType, pb
 from headway.storage import MemoryBackend
 from tests.helpers.resources import ACCOUNT, TEAM, Team
 

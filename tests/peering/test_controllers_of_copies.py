@@ -11,8 +11,8 @@ import trio
 import headway
 from headway import events
 from headway.errors import FailedPrecondition
-from headway.peering import PeeringState, establish, generate_token
-from headway.resource import Condition, ConditionState, Resource, peering_of
+from headway.peering import PeeringState, establish, generate_token, peering_of
+from headway.resource import Condition, ConditionState, Resource
 from tests.helpers.peers import TEAM, Team, reached
 from tests.peering.test_copying import copy_that, size
 

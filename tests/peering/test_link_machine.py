@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from headway._gen.headway.peering import v1 as wire
-from headway.peering import STATE_KIND, PeerLimits, Role
+from headway.peering import STATE_KIND, PeerLimits, Role, copies_partition
 from headway.peering.stream import Copying
 from headway.protobuf import copy_message, decode
-from headway.resource import copies_partition, pb, resource_key
+from headway.resource import pb, resource_key
 from headway.storage import MemoryBackend, Put, Within
 from tests.helpers.resources import ACCOUNT, TEAM, Team
 from tests.peering.link_kit import Message, Side, open_side

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from trio.testing import MockClock
 
-from headway.resource import QUOTA, Quota, copies_partition
+from headway.peering import copies_partition
+from headway.resource import QUOTA, Quota
 from tests.peering.link_kit import eventually, open_pair
 
 

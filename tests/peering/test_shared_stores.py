@@ -13,8 +13,7 @@ import trio
 import headway
 from headway import Engine, events
 from headway.errors import OutcomeUnknown
-from headway.peering import PEERING, PeeringState, establish, generate_token, state_of
-from headway.resource import peering_of
+from headway.peering import PEERING, PeeringState, establish, generate_token, peering_of, state_of
 from headway.storage import open_store
 from tests.helpers.etcd_server import EtcdServer
 from tests.helpers.peers import TEAM, Team

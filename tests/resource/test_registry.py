@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from headway.errors import DeclarationError, InvalidArgument
+from headway.peering import PEERING
 from headway.resource import (
     CONTROLLER_RECORD,
     EMPTIED_FINALIZER,
@@ -16,7 +17,6 @@ from headway.resource import (
     NAMESPACE,
     PARTITION,
     PAUSE,
-    PEERING,
     QUOTA,
     RESERVED_GROUPS,
     TOMBSTONE,
@@ -28,7 +28,7 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PEERING, PAUSE, EVENT, CONTROLLER_RECORD]
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PAUSE, EVENT, CONTROLLER_RECORD, PEERING]
 
 
 def test_registered_types_are_resolved_by_exact_name() -> None:

@@ -8,7 +8,8 @@ import trio
 
 import headway
 from headway import events
-from headway.resource import NAMESPACE, PARTITION, PEERING
+from headway.peering import PEERING
+from headway.resource import NAMESPACE, PARTITION
 from headway.why import Finalizer, Ref, Stored, Why, sentences
 from headway.why.answers import OWN_FINALIZERS
 from tests.helpers.contract import builtin

@@ -1,7 +1,7 @@
 """Controllers that every engine runs, written only with the public API.
 
 Start with `_reaper.py` (deletes what a deleted owner owned, and owners whose last finalizer is gone), then read
-`_tenancy.py` (deletes the content of a namespace or partition). `headway.peering` has the controller of peerings.
+`_tenancy.py` (deletes the content of a namespace or partition).
 """
 
 from __future__ import annotations

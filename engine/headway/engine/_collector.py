@@ -1,6 +1,6 @@
 """Python's garbage collector within an engine: off during the first pass, then rare and without the primed objects.
 
-While a peer's first copy arrives, only young objects are collected, and then it is excluded as well.
+While the first copies from another engine arrive, only young objects are collected, and then they are excluded too.
 
 The collector belongs to the process. If a process has several engines, it is off until the last of them has finished
 its first pass.

@@ -120,8 +120,8 @@ class Engine:
     def controllers(self) -> Mapping[str, Supervisor]:
         """The controllers by their full names: ``engine.controllers["staff/accounts"].status()`` returns one's state.
 
-        A look-up also accepts the controller's name alone if only one app has a controller of that name. Headway's own
-        controllers of peerings are listed once there is a peering.
+        A look-up also accepts the controller's name alone if only one app has a controller of that name. Some of
+        Headway's own controllers are listed once there is a resource for them.
         """
         return Controllers(self._supervisors)
 

@@ -65,9 +65,9 @@ async def open_engine(
             It needs ``pip install 'headway[otel]'``.
         gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
             start, for ten minutes at most, and exclude the objects that exist then from later collections
-            (`gc.freeze`). While the first copy of a peering arrives, only young objects are collected, and the copy is
-            excluded as well. Full collections become rarer: with a million resources, one blocks the event loop for
-            half a second. All this affects the whole process, and the end of the block undoes it.
+            (`gc.freeze`). While the first copies from another engine arrive, only young objects are collected, and these
+            copies are excluded as well. Full collections become rarer: with a million resources, one blocks the event
+            loop for half a second. All this affects the whole process, and the end of the block undoes it.
         extensions: packages that add types, services, wrappers around services, controllers and tasks.
 
     Raises:
@@ -98,6 +98,7 @@ async def run_engine(
     check_extensions(extensions)
     late_apps = [app for each in extensions for app in each.late_apps]
     apps = [*apps, *(app for each in extensions for app in each.apps), *late_apps]
+    own_parts = own()  # It imports the built-in types that the registry has.
     registry, definitions, topics = program_of(apps)
     late = {name: definitions.pop(name) for name in combine_apps(late_apps)[1]}
     network = given_or_default("network", options.get("network"), Network, "Network(['127.0.0.1:9000'], insecure=True)")
@@ -124,7 +125,7 @@ async def run_engine(
                 journal=recorded,
                 loading=freeze.load,
             )
-            own_extensions = [extension(host) for extension in own()]
+            own_extensions = [extension(host) for extension in own_parts]
             services = EngineServices(host, own_extensions, extensions, topics, replaced)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not network.listen and last_leases(backend, lasting=True)

@@ -30,13 +30,17 @@ from headway.peering._token import PeeringToken as PeeringToken
 from headway.peering._token import read_token as read_token
 from headway.peering._types import EXCHANGED as EXCHANGED
 from headway.peering._types import PEERING as PEERING
+from headway.peering._types import PEERING_FINALIZER as PEERING_FINALIZER
 from headway.peering._types import STATUS_KEY as STATUS_KEY
+from headway.peering._types import STREAM_FINALIZER as STREAM_FINALIZER
 from headway.peering._types import STREAM_KEY as STREAM_KEY
 from headway.peering._types import Export as Export
 from headway.peering._types import Peering as Peering
 from headway.peering._types import PeeringState as PeeringState
 from headway.peering._types import Role as Role
 from headway.peering._types import condition_of as condition_of
+from headway.peering._types import copies_partition as copies_partition
+from headway.peering._types import peering_of as peering_of
 from headway.peering._types import state_of as state_of
 from headway.peering._write_rules import MAX_EXPORTS as MAX_EXPORTS
 from headway.peering.links import NOTIFIED as NOTIFIED

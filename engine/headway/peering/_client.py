@@ -11,7 +11,8 @@ from headway.base import checked, repr_text
 from headway.client import Client, call_service
 from headway.errors import InvalidArgument, OutcomeUnknown
 from headway.peering._service import PeeringService
-from headway.resource import PEERING, Resource, ResourceType, pb
+from headway.peering._types import PEERING
+from headway.resource import Resource, ResourceType, pb
 
 Exported = ResourceType[Any] | Export
 """A type, which exports all of its resources, or the result of `export`."""

@@ -23,7 +23,7 @@ from headway.errors import (
 )
 from headway.events import PeerRefused
 from headway.peering._host import PeeringHost
-from headway.resource import PEERING
+from headway.peering._types import PEERING
 from headway.rpc import is_loopback, peer_of
 from headway.service import check_text
 

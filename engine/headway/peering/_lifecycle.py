@@ -18,22 +18,20 @@ from headway.mapper import watch
 from headway.peering._dial import ExchangeRefused, exchange
 from headway.peering._host import PeeringHost
 from headway.peering._partition import OWNER_KEY, belongs_to, ensure_partition
-from headway.peering._types import EXCHANGED, PREPARED, STATUS_KEY, STREAM_KEY
+from headway.peering._types import (
+    EXCHANGED,
+    PEERING,
+    PEERING_FINALIZER,
+    PREPARED,
+    STATUS_KEY,
+    STREAM_KEY,
+    copies_partition,
+    peering_of,
+)
 from headway.peering.links import forget_imports
 from headway.queue import Backoff
 from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
-from headway.resource import (
-    PARTITION,
-    PEERING,
-    PEERING_FINALIZER,
-    Condition,
-    ConditionState,
-    Resource,
-    ResourceId,
-    copies_partition,
-    name_problem,
-    peering_of,
-)
+from headway.resource import PARTITION, Condition, ConditionState, Resource, ResourceId, name_problem
 
 NAME = "peerings"
 RETRY = 5.0

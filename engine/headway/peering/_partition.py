@@ -6,7 +6,8 @@ from headway._gen.headway.peering.v1 import Peering
 from headway._gen.headway.tenancy.v1 import Partition
 from headway.client import Client
 from headway.errors import AlreadyExists, FailedPrecondition
-from headway.resource import PARTITION, PEERING_FINALIZER, Resource, copies_partition
+from headway.peering._types import PEERING_FINALIZER, copies_partition
+from headway.resource import PARTITION, Resource
 from headway.storage import Backend, Within
 
 OWNER_KEY = PEERING_FINALIZER

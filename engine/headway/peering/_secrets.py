@@ -27,8 +27,9 @@ from ulid_transform import ulid_now
 from headway._gen.headway.peering.v1 import Peering, Secrets
 from headway.base import utc_now
 from headway.errors import FailedPrecondition, PermissionDenied, Unavailable
+from headway.peering._types import PEERING
 from headway.protobuf import decode, encode
-from headway.resource import PEERING, AnyMessage, Key, Kind, Resource, pb
+from headway.resource import AnyMessage, Key, Kind, Resource, pb
 from headway.storage import Backend, Put, Remove, StorageError, Within
 
 SECRETS_KIND: Kind = ("internal", "PeeringSecrets")

@@ -20,7 +20,7 @@ from headway.peering._lifecycle import DONE, FAILED, REFUSED, attempt_name
 from headway.peering._partition import check_free, ensure_partition
 from headway.peering._secrets import new_secret
 from headway.peering._token import PeeringToken, read_token
-from headway.peering._types import EXCHANGED, STATUS_KEY, condition_of
+from headway.peering._types import EXCHANGED, PEERING, STATUS_KEY, condition_of
 from headway.peering._write_rules import (
     check_exports,
     check_kept_exports,
@@ -29,7 +29,7 @@ from headway.peering._write_rules import (
     check_way,
 )
 from headway.protobuf import copy_message
-from headway.resource import PEERING, Condition, Resource
+from headway.resource import Condition, Resource
 from headway.rpc import address
 from headway.service import (
     AccessChecks,

@@ -9,22 +9,19 @@ from typing_extensions import override
 from headway._gen.headway.peering.v1 import Export, Peering, Role
 from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument, PartitionReserved, PayloadError
+from headway.peering._types import MAX_PEERING_NAME, PEERING, copies_partition, peering_of
 from headway.protobuf import decode
 from headway.resource import (
-    MAX_PEERING_NAME,
     PARTITION,
-    PEERING,
     Key,
     Kind,
     Registry,
     ResourceType,
     Scope,
     TypeName,
-    copies_partition,
     is_builtin,
     name_problem,
     pb,
-    peering_of,
     quoted,
     type_name,
 )

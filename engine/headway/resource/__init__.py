@@ -21,6 +21,7 @@ from headway.resource._builtin_types import NAMESPACE as NAMESPACE
 from headway.resource._builtin_types import PARTITION as PARTITION
 from headway.resource._builtin_types import RESERVED_GROUPS as RESERVED_GROUPS
 from headway.resource._builtin_types import TOMBSTONE as TOMBSTONE
+from headway.resource._builtin_types import builtin as builtin
 from headway.resource._builtin_types import is_builtin as is_builtin
 from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
@@ -69,12 +70,6 @@ from headway.resource._ids import unicode_problem as unicode_problem
 from headway.resource._pause import PAUSE as PAUSE
 from headway.resource._pause import controller_problem as controller_problem
 from headway.resource._pause import pause_name as pause_name
-from headway.resource._peering import MAX_PEERING_NAME as MAX_PEERING_NAME
-from headway.resource._peering import PEERING as PEERING
-from headway.resource._peering import PEERING_FINALIZER as PEERING_FINALIZER
-from headway.resource._peering import STREAM_FINALIZER as STREAM_FINALIZER
-from headway.resource._peering import copies_partition as copies_partition
-from headway.resource._peering import peering_of as peering_of
 from headway.resource._quota import QUOTA as QUOTA
 from headway.resource._quota import quota_problem as quota_problem
 from headway.resource._redact import redact_error as redact_error

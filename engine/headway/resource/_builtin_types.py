@@ -1,20 +1,22 @@
-"""The types that every registry has: tombstones, tenancies, quotas, peerings, pauses, events, controller records."""
+"""The types that every registry has: tombstones, tenancies, quotas, pauses, events, and those of add-ons."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
+from headway.protobuf import Payload
 from headway.resource._controller_record import CONTROLLER_RECORD
 from headway.resource._event import EVENT
-from headway.resource._hooks import Hooks
+from headway.resource._hooks import UNIT_KINDS, Hooks
 from headway.resource._ids import Scope
 from headway.resource._pause import PAUSE
-from headway.resource._peering import PEERING
 from headway.resource._quota import QUOTA
 from headway.resource._resource import Resource
 from headway.resource._types import ResourceType
+
+T = TypeVar("T", bound=Payload)
 
 
 def _refuse_by_hand(_: Resource[Any]) -> None:
@@ -32,20 +34,18 @@ PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CL
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
 """The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
 
-BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (
-    TOMBSTONE,
-    PARTITION,
-    NAMESPACE,
-    QUOTA,
-    PEERING,
-    PAUSE,
-    EVENT,
-    CONTROLLER_RECORD,
-)
-RESERVED_GROUPS = frozenset(type.name.group for type in BUILTIN_TYPES)
-"""The groups in which programs cannot declare types."""
+BUILTIN_TYPES: list[ResourceType[Any]] = [TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PAUSE, EVENT, CONTROLLER_RECORD]
+
+RESERVED_GROUPS = frozenset({"internal", "tenancy", "pause", "event", "peering"})
+"""The groups in which programs cannot declare types: those of the built-in types, also of add-ons not yet imported."""
+
+
+def builtin(type: ResourceType[T]) -> ResourceType[T]:
+    """Add an add-on's own type, in a reserved group, to all registries that are made from now on, and return it."""
+    BUILTIN_TYPES.append(type)
+    return type
 
 
 def is_builtin(type: ResourceType[Any]) -> bool:
-    """Return True if every registry has the type."""
-    return type in BUILTIN_TYPES
+    """Return True for a type of Headway, which every registry has."""
+    return type.name.group in RESERVED_GROUPS and (type in BUILTIN_TYPES or type.kind not in UNIT_KINDS)

@@ -66,11 +66,12 @@ def rebuild(description: types_pb.ListResponse) -> tuple[Registry, list[Describe
         classes = rebuild_messages(description)
         for each in description.types:
             name = type_name(each.type)
-            # Built-in types are registered already, with their own classes.
+            # Most built-in types are registered already, with their own classes.
             if name not in registry:
                 columns = {column.title: column.path for column in each.columns}
                 scope = Scope(int(each.scope))
-                registry.register(ResourceType(*name, classes[each.message], scope=scope, columns=columns))
+                type = ResourceType(*name, classes[each.message], scope=scope, columns=columns)
+                registry.register(type, reserved=True)
         for topic in description.topics:
             payload = None if topic.message is None else classes[topic.message]
             topics.append(DescribedTopic(topic.name, topic.wildcard, topic.payload, payload))

@@ -23,8 +23,8 @@ class Registry:
         # True while no type of a program is registered.
         self._declares_none = True
 
-    def register(self, type: ResourceType[Any]) -> None:
-        """Add a type.
+    def register(self, type: ResourceType[Any], *, reserved: bool = False) -> None:
+        """Add a type. ``reserved`` is True for a type of Headway, whose group is reserved.
 
         Further versions of partitions and namespaces can be added, such as Consul's ``tenancy.v2beta1.Namespace``.
         All versions have the same resources.
@@ -39,7 +39,7 @@ class Registry:
                 f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
                 "use that one, or register this one under another version or kind"
             )
-        if type.name.group in RESERVED_GROUPS and type.kind not in UNIT_KINDS:
+        if type.name.group in RESERVED_GROUPS and type.kind not in UNIT_KINDS and not reserved:
             raise DeclarationError(
                 f"type {type.name}: group {type.name.group!r} is reserved by Headway; choose another"
             )

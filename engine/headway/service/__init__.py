@@ -15,6 +15,8 @@ from headway.service._admission import admit_id as admit_id
 from headway.service._admission import resolve as resolve
 from headway.service._announced import admit_announced as admit_announced
 from headway.service._announced import announced_in as announced_in
+from headway.service._bounds import check_metadata as check_metadata
+from headway.service._bounds import check_payload as check_payload
 from headway.service._bounds import check_text as check_text
 from headway.service._consul import CONSUL_SERVICE as CONSUL_SERVICE
 from headway.service._consul import ConsulService as ConsulService
@@ -33,12 +35,12 @@ from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
 from headway.service._quota import QuotaService as QuotaService
 from headway.service._quota_checks import QuotaRules as QuotaRules
-from headway.service._received import received_check as received_check
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._spaced_bookmarks import SpacedBookmarks as SpacedBookmarks
+from headway.service._status_bounds import check_statuses as check_statuses
 from headway.service._subscribe import SUBSCRIBE as SUBSCRIBE
 from headway.service._subscribe import OpenSubscriptions as OpenSubscriptions
 from headway.service._subscribe import SubscribeService as SubscribeService

@@ -19,7 +19,7 @@ from headway.events import PeerNotNotified
 from headway.peering._host import PeeringHost
 from headway.peering._hub import CLOSED, DELETED, Entry, StreamEnded
 from headway.peering._secrets import TERMINATED_FOR
-from headway.peering._types import STREAM_KEY, TERMINATED, condition_of
+from headway.peering._types import PEERING, STREAM_KEY, TERMINATED, condition_of
 from headway.peering.links._conditions import conditions_of
 from headway.peering.links._dialer import Dialer
 from headway.peering.links._importing import forget_imports, open_importer
@@ -27,7 +27,7 @@ from headway.peering.links._leader import publish_leader
 from headway.peering.stream import PeerLimits
 from headway.queue import Backoff
 from headway.reconcile import Request, Runtime
-from headway.resource import DELETION_TIMESTAMP, PEERING, ConditionState, Resource
+from headway.resource import DELETION_TIMESTAMP, ConditionState, Resource
 
 NAME = "peer-streams"
 FINALIZER = STREAM_KEY

@@ -23,6 +23,7 @@ from headway.peering._hub import (
     StreamEnded,
 )
 from headway.peering._secrets import REFUSED as NOT_VALID
+from headway.peering._types import PEERING
 from headway.peering._write_rules import check_way
 from headway.peering.links._importing import open_importer
 from headway.peering.links._leader import MOST_ADDRESSES, leader_in
@@ -30,7 +31,7 @@ from headway.peering.links._link import Link
 from headway.peering.links._service import PEER_STREAM
 from headway.peering.stream import PeerLimits, doubling
 from headway.protobuf import copy_message, decode
-from headway.resource import PEERING, Resource
+from headway.resource import Resource
 
 FIRST_MESSAGE = 30.0
 """The time, in seconds, within which the other side has to answer Open."""

@@ -12,8 +12,9 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import Call, Code, Interrupted, ResourceApi, SubscribeApi, call_of, code_of
 from headway.errors import HeadwayError, InvalidArgument, NotFound
 from headway.peering._host import PeeringHost
+from headway.peering._types import PEERING
 from headway.peering.stream import Exported, Feed, Sender, doubling
-from headway.resource import PEERING, Position, ResourceId, pb
+from headway.resource import Position, ResourceId, pb
 from headway.subscription import NewSnapshot, Reached, SnapshotComplete, SubscriptionItem, SubscriptionPosition
 
 READ = "/headway.resource.v1.ResourceService/Read"

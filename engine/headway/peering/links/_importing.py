@@ -15,6 +15,7 @@ from headway._gen.headway.peering import v1 as wire
 from headway.errors import AlreadyExists, FailedPrecondition
 from headway.peering._host import PeeringHost
 from headway.peering._partition import belongs_to
+from headway.peering._types import copies_partition
 from headway.peering.stream import Breach, Copies, Exported, PeerLimits, Work, commits
 from headway.protobuf import decode, encode
 from headway.resource import (
@@ -27,7 +28,6 @@ from headway.resource import (
     Kind,
     Resource,
     Scope,
-    copies_partition,
     is_builtin,
     is_marked,
     pb,

@@ -30,6 +30,7 @@ from headway.peering._hub import (
     Progress,
     StreamEnded,
 )
+from headway.peering._received import received_check
 from headway.peering.links._exporting import Exporter
 from headway.peering.links._importing import Importer, unknown_here
 from headway.peering.stream import (
@@ -44,7 +45,6 @@ from headway.peering.stream import (
     exports_of,
     spend,
 )
-from headway.service import received_check
 
 _INVALID = (Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED, Code.UNIMPLEMENTED)
 """The statuses for a message that cannot be decoded, is too large, or is compressed."""

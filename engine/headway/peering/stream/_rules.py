@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headway._gen.headway.peering import v1 as wire
 from headway.base import Bucket
+from headway.peering._types import peering_of
 from headway.peering._write_rules import MAX_EXPORTS
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -17,7 +18,6 @@ from headway.resource import (
     Position,
     TypeName,
     pb,
-    peering_of,
     quoted,
     resource_key,
     type_name,

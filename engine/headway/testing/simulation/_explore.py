@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 from headway.base import Count, Endless, Positive, async_problem, check_keywords, check_options, checked, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Kind, did_you_mean
+from headway.resource import RESERVED_GROUPS, Kind, did_you_mean
 from headway.testing.simulation._measure import Measure
 from headway.testing.simulation._progress import Progress
 from headway.testing.simulation._reference import Refuted, noted, reference
@@ -42,7 +42,7 @@ from headway.testing.simulation.faults import (
     Restore,
     TickDuring,
 )
-from headway.testing.simulation.oracles import RESERVED_KINDS, Always, Finding, Result
+from headway.testing.simulation.oracles import Always, Finding, Result
 from headway.testing.simulation.plans import (
     LeftOut,
     Refutation,
@@ -330,7 +330,9 @@ def _plans(
         raise DeclarationError(
             "the scenario gives no controller anything to do: let it write resources that they manage"
         )
-    kinds = {place[0] for place in first.end} | {each.kind for each in first.trace.commits} - RESERVED_KINDS
+    kinds = {place[0] for place in first.end} | {
+        each.kind for each in first.trace.commits if each.kind[0] not in RESERVED_GROUPS
+    }
     singles, left_out = single_faults(first.trace, kinds, processes)
     pruned: LeftOut = defaultdict(list, left_out)
     if first.peers:

@@ -24,12 +24,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.protobuf import Payload
-from headway.resource import ResourceType
+from headway.resource import RESERVED_GROUPS, ResourceType
 from headway.testing._live_run import LiveRun
 from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults
 from headway.testing.simulation._run import end, judged
-from headway.testing.simulation.oracles import RESERVED_KINDS, Always, Finding
+from headway.testing.simulation.oracles import Always, Finding
 from headway.testing.simulation.stories import save_page, timeline
 from headway.testing.simulation.world import Beside, GivenUp, Invariant, Setting, World, own_clocks
 
@@ -108,7 +108,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     @rule(fault=st.sampled_from([faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost]), data=st.data())
     def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
         """Apply a fault to the streams of one type."""
-        kinds = sorted(each.kind for each in self.world.types if each.kind not in RESERVED_KINDS)
+        kinds = sorted(each.kind for each in self.world.types if each.kind[0] not in RESERVED_GROUPS)
         kind = data.draw(st.sampled_from(kinds))
         self.world.harm_streams(fault(".".join(kind), self.world.store.position.revision))
 

@@ -16,13 +16,12 @@ import trio
 from headway import events
 from headway.base import chance, error_text, function_text, stack_text, where_of
 from headway.errors import DeclarationError
-from headway.resource import Kind, pb
+from headway.resource import RESERVED_GROUPS, Kind, pb
 from headway.testing.simulation import oracles
 from headway.testing.simulation._trace import OVER, Trace
 from headway.testing.simulation._unawaited import unawaited
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
 from headway.testing.simulation.oracles import (
-    RESERVED_KINDS,
     Finding,
     Result,
     always_held,
@@ -292,7 +291,7 @@ def _none_since(
 
 def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
-    types = {type.kind: type for type in world.types if type.kind not in RESERVED_KINDS}
+    types = {type.kind: type for type in world.types if type.kind[0] not in RESERVED_GROUPS}
     # Shown as the latest declared version, whichever version is stored.
     seen = {place: viewed(place[0], each, world.types) for place, each in store.now.items() if place[0] in types}
     stored = {place: each.message() for place, each in seen.items()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headway.resource import EMPTIED_FINALIZER, NAMESPACE, PARTITION, PEERING, PEERING_FINALIZER, STREAM_FINALIZER, Kind
+from headway.peering import PEERING, PEERING_FINALIZER, STREAM_FINALIZER
+from headway.resource import EMPTIED_FINALIZER, NAMESPACE, PARTITION, Kind
 
 
 class OwnFinalizer(NamedTuple):

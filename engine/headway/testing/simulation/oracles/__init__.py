@@ -20,7 +20,6 @@ from headway.testing.simulation.oracles._allowed import OUTSIDE as OUTSIDE
 from headway.testing.simulation.oracles._allowed import Allowed as Allowed
 from headway.testing.simulation.oracles._allowed import check_declared as check_declared
 from headway.testing.simulation.oracles._allowed import check_names as check_names
-from headway.testing.simulation.oracles._always import RESERVED_KINDS as RESERVED_KINDS
 from headway.testing.simulation.oracles._always import Always as Always
 from headway.testing.simulation.oracles._always import Stored as Stored
 from headway.testing.simulation.oracles._always import always_held as always_held

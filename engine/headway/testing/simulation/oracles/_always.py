@@ -66,10 +66,6 @@ def viewed(kind: Kind, stored: pb.Resource, types: Iterable[ResourceType[Any]]) 
     return next((each for each in same_kind if each.name == name), same_kind[-1]).view(stored)
 
 
-RESERVED_KINDS = frozenset(type.kind for type in Registry())
-"""The kinds that every engine has. Only the others are the program's own."""
-
-
 def type_of(types: Iterable[ResourceType[Any]], kind: str, version: str = "") -> ResourceType[Any]:
     """Return the type of this kind, in the version that was declared last unless a version is given.
 

@@ -17,7 +17,8 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from headway.resource import FINALIZERS, Key, Kind, copies_partition, is_marked, pb, peering_of
+from headway.peering import copies_partition, peering_of
+from headway.resource import FINALIZERS, Key, Kind, is_marked, pb
 from headway.storage import Fence
 from headway.testing.simulation._trace import named
 from headway.testing.simulation.oracles._oracles import Finding, Place

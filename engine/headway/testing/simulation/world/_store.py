@@ -9,8 +9,9 @@ from contextvars import ContextVar
 
 import trio
 
+from headway.peering import peering_of
 from headway.protobuf import copy_message
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb, peering_of
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
 from headway.storage import (
     SCHEMA_KIND,
     Acquired,

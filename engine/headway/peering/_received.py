@@ -9,10 +9,7 @@ from headway.base import finished, reason_text
 from headway.errors import HeadwayError
 from headway.protobuf import payload_problem
 from headway.resource import Registry, check_answer, pb, redact_error, resource_id
-from headway.service._access import AccessChecks
-from headway.service._admission import admit_id
-from headway.service._bounds import check_metadata, check_payload, check_text
-from headway.service._status_bounds import check_statuses
+from headway.service import AccessChecks, admit_id, check_metadata, check_payload, check_statuses, check_text
 
 
 def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import headway
 from headway import field
+from headway.peering._received import received_check
 from headway.protobuf import copy_message
 from headway.resource import Registry, ResourceType, pb
-from headway.service import received_check
 from tests.helpers.resources import TEAM, Team
 
 
