@@ -18,6 +18,7 @@ The packages, in the order that a change passes through them. Each imports only 
     run              running controllers
     builtin          controllers that every engine runs
     engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
+    graphs           the graph of controllers, and its drawings
     documents        parsing YAML, JSON and HCL into values with their places
     access           access control: tokens and policies
     notify           caches for programs without controllers, and notifications
@@ -59,7 +60,6 @@ from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
 from headway.controller import App as App
 from headway.controller import WriteLimit as WriteLimit
-from headway.controller import graph as graph
 from headway.controller import sharded as sharded
 from headway.errors import Conflict as Conflict
 from headway.errors import HeadwayError as HeadwayError
@@ -120,11 +120,13 @@ if TYPE_CHECKING:
     from headway.engine import open_cache as open_cache
     from headway.engine import open_engine as open_engine
     from headway.engine import open_workers as open_workers
+    from headway.graphs import graph as graph
 
 # A program that declares types and controllers needs neither the engine nor the network.
 _LATER = {
     "": "access engine journal notify rpc run service storage",
     "engine": "Engine Network Timing connect open_cache open_engine open_workers",
+    "graphs": "graph",
 }
 __getattr__ = _imported_later(__name__, _LATER)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _LIVE = "cli/test_live.py"
-_DRAWING = "controller/test_drawing.py"
+_DRAWING = "graphs/test_drawing.py"
 
 TERMINAL_MUTANTS = (
     Mutant(
@@ -66,21 +66,21 @@ TERMINAL_MUTANTS = (
     ),
     Mutant(
         "both of two edges between the same nodes are turned",
-        "controller/_layers.py",
+        "graphs/_layers.py",
         "turned |= {edge for edge in both if edge[::-1] not in turned}",
         "turned |= both",
         _DRAWING,
     ),
     Mutant(
         "lines that cross are joined",
-        "controller/_drawing.py",
+        "graphs/_drawing.py",
         "if not link or place in joined:",
         "if True:",
         _DRAWING,
     ),
     Mutant(
         "lines between two layers coincide",
-        "controller/_layers.py",
+        "graphs/_layers.py",
         "rows[place] = max(least, wanted + (wanted + number) % 2)",
         "rows[place] = max(least, wanted)",
         _DRAWING,

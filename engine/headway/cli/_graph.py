@@ -15,9 +15,9 @@ from headway.cli._arguments import apps_at
 from headway.cli._output import utf8_for_programs
 from headway.cli._progress import is_terminal
 from headway.cli._running import Exit, fail
-from headway.controller import Graph
-from headway.controller import graph as graph_of
 from headway.errors import DeclarationError
+from headway.graphs import Graph
+from headway.graphs import graph as graph_of
 
 _WIDTH = 80
 

@@ -13,9 +13,10 @@ import trio
 from headway._gen.headway.observe.v1 import ControllerNow
 from headway.access import Refused
 from headway.base import BoundedReport, wall_time
-from headway.controller import App, Graph, graph
+from headway.controller import App
 from headway.errors import HeadwayError
 from headway.events import HandlerFailed, Report, ignore
+from headway.graphs import Graph, graph
 from headway.page._others import ASKED, STUCK_ASKED, UNWATCHED, Others
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring, rates

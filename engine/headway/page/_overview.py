@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 
 from headway._gen.headway.observe.v1 import ControllerNow, Failing, Ref, StuckList
 from headway.base import bounded, by_turns, in_turn, wall_time
-from headway.controller import Edge, Graph, Sizes, placed
+from headway.graphs import Edge, Graph, Sizes, placed
 from headway.observe import state_text
 from headway.page._host import PageHost, Seen
 from headway.page._others import Other, name_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from headway.controller._layers import Bend, Layers, Place, layered
+from headway.graphs._layers import Bend, Layers, Place, layered
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES = {

@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from headway.base import checked
 from headway.cache import range_of
-from headway.controller._app import App
-from headway.controller._definition import Definition
+from headway.controller import App, Definition
+from headway.graphs._drawing import draw
+from headway.graphs._svg import svg
 from headway.mapper import mapper_name, watch_name
 from headway.resource import Registry
 
@@ -139,14 +140,10 @@ class Graph:
         Types are in brackets, controllers in parentheses. A change travels from left to right. Arrows back, as from a
         controller to the type that it manages, are listed below.
         """
-        from headway.controller._drawing import draw
-
         return draw(self.types, self.controllers, self.arrows())
 
     def svg(self) -> str:
         """Return the graph as an SVG image, for light and dark pages."""
-        from headway.controller._svg import svg
-
         return svg(self.types, self.controllers, self.arrows())
 
     def arrows(self) -> dict[tuple[str, str], list[str]]:

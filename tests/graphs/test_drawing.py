@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headway
 from headway import field, mappers
-from headway.controller import Bend, Edge, Graph, layered
+from headway.graphs import Bend, Edge, Graph, layered
 from tests.cli.circular import app as circular
 
 NODES = [f"n{number}" for number in range(7)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from headway.controller._drawing import Arrows
-from headway.controller._layers import Bend, Layers, Place, layered
+from headway.graphs._drawing import Arrows
+from headway.graphs._layers import Bend, Layers, Place, layered
 
 
 class Sizes(NamedTuple):

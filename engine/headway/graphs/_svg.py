@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from xml.sax.saxutils import escape
 
-from headway.controller._drawing import Arrows
-from headway.controller._placed import Arrow, Box, Sizes, placed
+from headway.graphs._drawing import Arrows
+from headway.graphs._placed import Arrow, Box, Sizes, placed
 
 _LETTER, _ROW, _GAP, _MARGIN, _HEIGHT = 7.4, 30, 90, 24, 28
 """In pixels: the width of a letter of the font, half the distance of boxes, the gap of layers, the margin, a box."""
