@@ -13,9 +13,9 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.client import pause_controller, resume_controller
 from headway.engine import _collector
 from headway.events import Reconciled, ignore
+from headway.pauses import pause_controller, resume_controller
 from headway.storage import MemoryBackend
 from tests.helpers.declared import Note
 

@@ -244,10 +244,10 @@ class IndexIncomplete(CallerError):
 # --- Errors of the other side: try again, or ask an operator ------------------
 
 
-class ControllerPaused(CallerError):
-    """`wait_idle` would wait until an operator resumes a controller, because the controller has pending work.
+class ControllerStopped(CallerError):
+    """`wait_idle` would wait until a controller may reconcile again, because the controller has pending work.
 
-    ``headway resume`` or `headway.client.resume_controller` resumes it.
+    `headway.pauses.ControllerPaused` says that an operator has paused it.
     """
 
 

@@ -11,8 +11,8 @@ from itertools import repeat
 
 import headway
 from headway import Condition
-from headway.client import pause_controller, resume_controller
 from headway.errors import HeadwayError, PermanentFailure
+from headway.pauses import pause_controller, resume_controller
 from headway.testing import Fault
 from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.crossings import Crossings

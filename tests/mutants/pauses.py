@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_PAUSES = "run/test_pauses.py"
+_PAUSES = "pauses/test_pauses.py"
 
 PAUSE_MUTANTS = (
     Mutant(
         "a run reconciles before it knows the pauses",
         "run/_run.py",
-        "                await self._pauses.wait_known(self._stall_limit)\n",
+        "                await self._gate.wait_known(self._stall_limit)\n",
         "",
         _PAUSES,
     ),
     Mutant(
         "a pause does not stop the queue",
-        "run/_pauses.py",
-        "        queue.hold(apply_pause)\n",
-        "",
+        "run/_run.py",
+        "            queue.hold(self._gate)\n",
+        "            pass\n",
         _PAUSES,
     ),
     Mutant(
@@ -52,8 +52,8 @@ PAUSE_MUTANTS = (
     Mutant(
         "wait_idle waits for a paused controller",
         "run/_supervisor.py",
-        "if run.blocked_by_pause and (reason :=",
-        "if False and (reason :=",
+        "            if run.is_blocked:\n",
+        "            if False:\n",
         _PAUSES,
     ),
     Mutant(

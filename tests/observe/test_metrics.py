@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 import headway
-from headway import events
+from headway import events, pauses
 from headway.observe import Metrics, Sample, log_report, reports, states_in, unready
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
@@ -263,7 +263,7 @@ def test_table_of_the_guide_names_existing_events_and_fields() -> None:
                 assert name in fields_there, metrics
                 continue
             lines.add(name)
-            event = getattr(events, name)
+            event = getattr(pauses if hasattr(pauses, name) else events, name)
             given = {"error": LookupError("error"), "id": ResourceId(TypeName("staff", "v1", "Team"), "core")}
             values = [given.get(each, each) for each in event.__match_args__]
             with structlog.testing.capture_logs() as logged:
@@ -374,10 +374,12 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
 
 def test_every_event_is_counted() -> None:
     """An event without a metric was forgotten here."""
-    modules = ("headway.events._engine", "headway.events._server")
+    modules = ("headway.events._engine", "headway.events._server", "headway.pauses._reported")
     # The status of a controller counts the writes that have waited.
     told = {events.Reconciled, events.Primed, events.Priming, events.WritesHeld}
-    there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ in modules}
+    known = [*vars(events).values(), *vars(pauses).values()]
+    there = {each for each in known if isinstance(each, type) and each.__module__ in modules}
+    there -= {pauses.ControllerPaused}
     assert there == told | _LABELS.keys()
     assert {name for name, _ in _LABELS.values()} | {"reconcile", "reconcile_timeouts"} == _COUNTERS.keys()
 

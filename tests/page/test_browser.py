@@ -10,8 +10,8 @@ import pytest
 
 import headway
 from headway._gen.headway.tenancy.v1 import Quota
-from headway.client import pause_controller
 from headway.page import PageHost, _others
+from headway.pauses import pause_controller
 from headway.resource import QUOTA
 from headway.storage import MemoryBackend
 from headway.why import sentences

@@ -13,7 +13,7 @@ from headway.storage import MemoryBackend
 from tests.helpers.browser import PATIENCE
 from tests.helpers.why_programs import Team
 from tests.page.opened import opened
-from tests.run.test_pauses import store_pause
+from tests.pauses.test_pauses import store_pause
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
 

@@ -10,7 +10,8 @@ import trio
 import trio.lowlevel
 
 import headway
-from headway.client import LeaseClient, pause_controller
+from headway.client import LeaseClient
+from headway.pauses import pause_controller
 from headway.resource import pb
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService

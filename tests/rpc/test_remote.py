@@ -21,9 +21,10 @@ from headway.client import Client, HeldLease
 from headway.controller import GrowingDefinition
 from headway.errors import HeadwayError, InvalidArgument, Unavailable
 from headway.events import StreamOpened
+from headway.reconcile import Gate
 from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
-from headway.run import EveryKey, Owed, Pauses, Run, Supervisor
+from headway.run import EveryKey, Owed, Run, Supervisor
 from headway.service import WATCH_LIST, copied
 from tests.helpers.service_errors import status_of
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
@@ -134,8 +135,6 @@ class Copier:
         informers = Informers(channel, nursery, self.events.append, lag_limit=30.0)
         definition = self.app.controllers["copier"]
         growing = GrowingDefinition(definition, self.app.registry)
-        pauses = Pauses(informers)
-        nursery.start_soon(pauses.follow)
 
         def make(owed: Owed, lease: HeldLease | None) -> Run:
             return Run(
@@ -146,7 +145,7 @@ class Copier:
                 report=self.events.append,
                 fence_name="copier",
                 member="",
-                pauses=pauses,
+                gate=Gate("copier"),
                 ownership=EveryKey(definition.backoff),
                 lease=lease,
                 owed=owed,

@@ -11,8 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway import events
-from headway.client import pause_controller, resume_controller
-from headway.errors import ControllerPaused, StoreRolledBack
+from headway.errors import StoreRolledBack
+from headway.pauses import ControllerPaused, pause_controller, resume_controller
 from headway.predicates import not_own_writes
 from tests.helpers.pools import Member, Pool, SourceFailed
 from tests.helpers.restorable import RestorableBackend

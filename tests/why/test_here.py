@@ -8,9 +8,10 @@ import pytest
 import trio
 
 import headway
-from headway.client import LeaseClient, pause_controller
+from headway.client import LeaseClient
 from headway.errors import InvalidArgument, NotFound, PermanentFailure
 from headway.journal import JournalOptions
+from headway.pauses import pause_controller
 from headway.reconcile import Result
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService

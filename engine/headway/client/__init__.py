@@ -17,8 +17,6 @@ from headway.client._lease import LeaseAnswer as LeaseAnswer
 from headway.client._lease import LeaseClient as LeaseClient
 from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
-from headway.client._pause import pause_controller as pause_controller
-from headway.client._pause import resume_controller as resume_controller
 from headway.client._quota import QuotaInfo as QuotaInfo
 from headway.client._quota import list_quotas as list_quotas
 from headway.client._refusals import LASTING as LASTING

@@ -62,7 +62,7 @@ class _DaemonTask:
     def __init__(self, uid: str) -> None:
         self.uid = uid
         self.ended = trio.Event()
-        # Canceled while the controller is paused. The task then has no effect, and a successor replaces it.
+        # Canceled while the controller's gate is closed. The task then has no effect, and a successor replaces it.
         self.scope = trio.CancelScope()
 
 
@@ -91,19 +91,19 @@ class Daemons:
         return Daemons(wrap(self._daemon), finalizer=self._finalizer, backoff=self._backoff)
 
     async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:
-        """Hold the run's tasks, and cancel them while the controller is paused. This is the controller's source."""
+        """Hold the tasks of the run, and cancel them while its gate is closed. This is the source of the controller."""
         host = self._hosts.setdefault(rt, _Host())
         # The run has set it for this source.
         host.reads = reads if isinstance(reads := READING.get(), SecretReads) else None
         async with trio.open_nursery() as host.nursery:
             host.opened.set()
             while True:
-                await rt.pausing.wait(paused=True)
+                await rt.gate.wait_closed()
                 for task in host.tasks.values():
                     # A daemon that has returned is not called again.
                     if not task.ended.is_set():
                         task.scope.cancel()
-                await rt.pausing.wait(paused=False)
+                await rt.gate.wait_open()
                 for key, task in host.tasks.items():
                     if task.scope.cancel_called:
                         enqueue(rt.cache.manages.id(key[2], partition=key[0], namespace=key[1]))
@@ -125,14 +125,14 @@ class Daemons:
     ) -> None:
         task = host.tasks.get(key)
         if task is not None and (resource is None or task.uid != resource.uid or task.scope.cancel_called):
-            # Its scope was canceled when the run received the change that is visible here, or by a pause.
+            # Its scope was canceled when the run received the change that is visible here, or by the gate.
             await task.ended.wait()
             del host.tasks[key]
             task = None
         if task is None and resource is not None:
             task = host.tasks[key] = _DaemonTask(resource.uid)
-            if rt.pausing.reason is not None:
-                # This reconcile began before the pause.
+            if rt.gate.reason is not None:
+                # This reconcile began before the gate was closed.
                 task.scope.cancel()
             assert host.nursery is not None
             reads = None if host.reads is None else host.reads.another()

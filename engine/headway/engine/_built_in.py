@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], Extension]]:
     """Return functions that make the extensions of an engine. A test may give the links to its peers."""
     # Imported here, because a program that only connects to engines needs none of it.
+    from headway.pauses import pauses_extension
     from headway.peering import peering_extension
     from headway.why import why_extension
 
-    return [_controllers, partial(peering_extension, links=peer_links), why_extension]
+    return [_controllers, pauses_extension, partial(peering_extension, links=peer_links), why_extension]
 
 
 def _controllers(host: Host) -> Extension:
@@ -29,8 +30,15 @@ def _controllers(host: Host) -> Extension:
     return Extension(apps=[builtin_app(host.registry, partial(unregistered, host.backend, host.registry))])
 
 
-def of_workers() -> tuple[Callable[[Host], Extension], Mapping[str, Callable[[], StreamDecoder]]]:
-    """Return the function that makes the extension of workers, and decoders of the streams that it opens, by path."""
+def of_workers(
+    *, attend: bool
+) -> tuple[Sequence[Callable[[Host], Extension]], Mapping[str, Callable[[], StreamDecoder]]]:
+    """Return functions that make the extensions of workers, and decoders of the streams that these open, by path.
+
+    Args:
+        attend: answer the questions of the server.
+    """
+    from headway.pauses import pauses_extension
     from headway.why import ATTEND, QuestionDecoder, answering_extension
 
-    return answering_extension, {ATTEND: QuestionDecoder}
+    return [pauses_extension, partial(answering_extension, attends=attend)], {ATTEND: QuestionDecoder}

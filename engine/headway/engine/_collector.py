@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 import trio
 
-from headway.errors import ControllerPaused
+from headway.errors import ControllerStopped
 from headway.events import Report, RunStarted, receives_successes
 from headway.run import Supervisor
 
@@ -155,11 +155,11 @@ class GcFreeze:
         return wrapped
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:
-        """Turn collection on, and freeze the existing objects, once the controllers are idle or paused."""
+        """Turn collection on, and freeze the existing objects, once the controllers are idle or stopped."""
         with trio.move_on_after(LIMIT):
             for each in supervisors:
-                # It may be paused for days. What it reconciles after that is like any later work.
-                with suppress(ControllerPaused):
+                # It may be stopped for days. What it reconciles after that is like any later work.
+                with suppress(ControllerStopped):
                     await each.wait_idle(1, each.run)
         # Garbage of users' reconciles is among the objects created since priming.
         gc.collect()

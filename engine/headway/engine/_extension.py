@@ -11,12 +11,14 @@ import trio
 
 from headway.api import Api, Wrapper
 from headway.base import function_text, repr_text
+from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App
 from headway.engine._options import Network
 from headway.errors import Closed, DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.journal import Journal
+from headway.reconcile import Gate
 from headway.resource import Registry, ResourceId
 from headway.rpc import Channel
 from headway.run import ControllerStatus, Supervisor
@@ -61,6 +63,8 @@ class Host:
         process: the name of this process.
         journal: the record of what the controllers did; None without one.
         loading: returns a block in which many objects arrive that stay in memory.
+        informers: the caches of Headway's own controllers; in workers, those of the process.
+        gate_of: makes the gate of a controller, given its full name. An extension sets it to stop controllers.
         channel: the channel of Headway's own controllers, to which the rules for writes allow more. In workers, the
             channel to the engines.
         supervisors: the controllers.
@@ -79,6 +83,8 @@ class Host:
     process: str = ""
     journal: Journal | None = None
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
+    informers: Informers = field(init=False)
+    gate_of: Callable[[str], Gate] = Gate
     channel: Channel = field(init=False)
     supervisors: list[Supervisor] = field(default_factory=list)
     observer: Observer | None = None

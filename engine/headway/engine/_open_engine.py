@@ -28,7 +28,7 @@ from headway.engine._serving import Offer, serving
 from headway.engine._store_health import StoreHealth
 from headway.engine._tracing import tracing_by
 from headway.rpc import Channel
-from headway.run import Pauses, Supervisor
+from headway.run import Supervisor
 from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
 
 _PACE = 0.02
@@ -144,12 +144,10 @@ async def run_engine(
                 watching = partial(Informers, lag_limit=timing.lag_limit, isolation=isolation)
                 informers = watching(used, nursery, report)
                 own_informers = watching(privileged, nursery, report, pace=_PACE)
-                pauses = Pauses(own_informers)
-                nursery.start_soon(pauses.follow, name="paused controllers")
+                host.informers = own_informers
                 placing = Placing(
                     host=host,
                     informers=informers,
-                    pauses=pauses,
                     events=events,
                     channel=used,
                     timing=timing,

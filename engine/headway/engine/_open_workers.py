@@ -25,7 +25,6 @@ from headway.engine._running import journal_of, opened_journal, recorded_events,
 from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.rpc import Channel, WithMetadata, token_metadata
-from headway.run import Pauses
 from headway.service import WATCH_LIST
 
 
@@ -82,9 +81,9 @@ async def open_workers(
     connection = Connection.of(options)
     name = worker_name(options.get("process"))
     traced = tracing_by(options.get("tracing"))
-    own, decoders = of_workers()
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
+    own, decoders = of_workers(attend=opens)
     comparison = Comparison(registry, program.topics.values()) if opens else Comparison(())
     opened: AbstractAsyncContextManager[Channel] = (
         connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, **decoders})
@@ -109,12 +108,11 @@ async def open_workers(
                 start_writing(nursery)
                 nursery.start_soon(events.run, name="events")
                 informers = Informers(channel, nursery, report, lag_limit=timing.lag_limit)
-                pauses = Pauses(informers)
-                nursery.start_soon(pauses.follow, name="paused controllers")
+                host.informers = informers
+                own_extensions = [extension(host) for extension in own]
                 host.supervisors += Placing(
                     host=host,
                     informers=informers,
-                    pauses=pauses,
                     events=events,
                     channel=channel,
                     timing=timing,
@@ -126,9 +124,8 @@ async def open_workers(
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
                 with traced.apart():
                     start_controllers(nursery, host.supervisors, freeze)
-                answering = own(host)
                 host.listening.set()
-                start_tasks(nursery, host, *([answering] if opens else []), *extensions)
+                start_tasks(nursery, host, *own_extensions, *extensions)
                 types = [type for definition in program.definitions.values() for type in definition.types]
 
                 async def revision() -> int:

@@ -35,7 +35,6 @@ from headway.run import (
     Leading,
     Owed,
     Ownership,
-    Pauses,
     Run,
     Shards,
     Supervisor,
@@ -67,7 +66,6 @@ class Placing:
 
     host: Host
     informers: Informers
-    pauses: Pauses
     events: EventRecorder
     channel: Channel
     timing: Timing
@@ -89,7 +87,7 @@ class Placing:
             check, warm = partial(_check, growing, self.informers), partial(_open, growing, self.informers)
             leading = Leading(client, fence_name, process, self.timing.lease_ttl, report, check=check, warm=warm)
         events, counts = ControllerEvents(fence_name, self.events), Counter[str]()
-        limit = definition.write_limit
+        gate, limit = self.host.gate_of(fence_name), definition.write_limit
         governor = None if limit is None else Governor(definition.full_name, limit, report)
 
         def run(owed: Owed, lease: HeldLease | None) -> Run:
@@ -110,7 +108,7 @@ class Placing:
                 report=report,
                 fence_name=fence_name,
                 member=member,
-                pauses=self.pauses,
+                gate=gate,
                 ownership=ownership,
                 lease=lease,
                 owed=owed,
@@ -129,7 +127,7 @@ class Placing:
             fence_name=fence_name,
             leading=leading,
             added_watches=lambda: tuple(map(str, growing.added)),
-            pauses=self.pauses,
+            gate=gate,
             growing=growing,
             journal=journal,
             process=process,

@@ -21,14 +21,12 @@ from headway.events._engine import LeaseDelayed as LeaseDelayed
 from headway.events._engine import LeaseEnded as LeaseEnded
 from headway.events._engine import LeaseTaken as LeaseTaken
 from headway.events._engine import MappingFailed as MappingFailed
-from headway.events._engine import Paused as Paused
 from headway.events._engine import PayloadUndecodable as PayloadUndecodable
 from headway.events._engine import Primed as Primed
 from headway.events._engine import Priming as Priming
 from headway.events._engine import ProjectionFailed as ProjectionFailed
 from headway.events._engine import Reconciled as Reconciled
 from headway.events._engine import ReconcileSlow as ReconcileSlow
-from headway.events._engine import Resumed as Resumed
 from headway.events._engine import RunEnded as RunEnded
 from headway.events._engine import RunStarted as RunStarted
 from headway.events._engine import SelfTriggered as SelfTriggered

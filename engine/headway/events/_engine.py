@@ -68,20 +68,6 @@ class RunStarted(Record):
     queued: int
 
 
-class Paused(Record):
-    """An operator has paused a controller (`headway pause`): this process starts no more reconciles of it."""
-
-    controller: str
-    reason: str
-
-
-class Resumed(Record):
-    """An operator has resumed a controller. ``queued`` keys are ready."""
-
-    controller: str
-    queued: int
-
-
 class WatchAdded(Record):
     """A run added a watch (`Runtime.watch`) and ends. The next run has the watch.
 

@@ -11,6 +11,7 @@ from typing import Any
 from headway import events
 from headway.base import all_frames, first_leaves, own_frames, story, where_of
 from headway.events import Report
+from headway.pauses import Paused, Resumed
 from headway.reconcile import key_path, trace_id_of
 
 _WARNINGS = (
@@ -35,8 +36,8 @@ _WARNINGS = (
     events.LeaseDelayed,
     events.LoopBlocked,
     events.MappingFailed,
-    events.Paused,
     events.PayloadUndecodable,
+    Paused,
     events.PeerNotNotified,
     events.PeerRefused,
     events.PeerStoreReplaced,
@@ -61,7 +62,7 @@ _INFOS = (
     events.LeaseEnded,
     events.LeaseTaken,
     events.Primed,
-    events.Resumed,
+    Resumed,
     events.RunEnded,
     events.RunStarted,
     events.WatchAdded,

@@ -15,6 +15,7 @@ from headway.access import ANONYMOUS
 from headway.base import check_plain, safe_report
 from headway.errors import DeclarationError
 from headway.observe._gauges import OUTCOMES, aliases, gauges, quota_gauges
+from headway.pauses import Paused, Resumed
 from headway.run import ControllerStatus
 from headway.storage import QuotaUse, StoreProblem
 
@@ -333,8 +334,8 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.StreamLagging: ("streams_lagging", _type),
     events.BookmarkRefused: ("bookmarks_refused", _type),
     events.EventNotStored: ("events_not_stored", lambda event: (event.controller, event.why)),
-    events.Paused: ("pauses", _controller),
-    events.Resumed: ("resumptions", _controller),
+    Paused: ("pauses", _controller),
+    Resumed: ("resumptions", _controller),
     events.RunStarted: ("runs_started", _controller),
     events.RunEnded: ("runs_ended", lambda event: (event.controller, _class(event.error))),
     events.ControllersClash: ("controllers_clash", lambda event: (str(event.type), event.name)),

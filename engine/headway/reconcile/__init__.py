@@ -8,9 +8,9 @@ from headway.reconcile._blocks import Finalizer as Finalizer
 from headway.reconcile._blocks import Outputs as Outputs
 from headway.reconcile._events import RecordEvent as RecordEvent
 from headway.reconcile._events import ignore_event as ignore_event
+from headway.reconcile._gate import Gate as Gate
 from headway.reconcile._lifetimes import Lifetimes as Lifetimes
 from headway.reconcile._log import key_path as key_path
-from headway.reconcile._pausing import Pausing as Pausing
 from headway.reconcile._request import CONTROLLER as CONTROLLER
 from headway.reconcile._request import MAPPING as MAPPING
 from headway.reconcile._request import RECONCILING as RECONCILING

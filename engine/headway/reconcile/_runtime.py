@@ -17,9 +17,9 @@ from headway.mapper import Watch
 from headway.protobuf import Payload
 from headway.reconcile._blocks import Conditions, Finalizer, Outputs, apply_over_cache
 from headway.reconcile._events import RecordEvent, checked_event
+from headway.reconcile._gate import Gate
 from headway.reconcile._lifetimes import Lifetimes
 from headway.reconcile._log import bound_logger
-from headway.reconcile._pausing import Pausing
 from headway.reconcile._request import Request
 from headway.reconcile._statuses import NewestStatuses
 from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, is_form_of, pb, type_name
@@ -59,8 +59,8 @@ class Runtime:
         strong: reads the store itself instead of the cache, which is needed only in exceptional cases.
         controller: the controller's name in its app, after which its finalizer is named.
         report: a function that reports your own events as if they were Headway's. It must not block.
-        pausing: whether an operator has paused the controller. A source may go on, or wait with
-            ``await rt.pausing.wait(paused=False)``.
+        gate: says whether the controller may reconcile: its ``reason`` is None unless an operator has stopped it. A
+            source may go on, or wait with ``await rt.gate.wait_open()``.
         record_event: what `event` calls. The test kits replace it.
     """
 
@@ -74,7 +74,7 @@ class Runtime:
         declared: Declared,
         report: Report,
         add_watches: Callable[[Sequence[object]], Awaitable[None]],
-        pausing: Pausing,
+        gate: Gate,
         record_event: RecordEvent,
         fence: Fence,
     ) -> None:
@@ -83,7 +83,7 @@ class Runtime:
         self.strong = StrongReads(cache, client, fence)
         self.controller = controller
         self.report = report
-        self.pausing = pausing
+        self.gate = gate
         self.record_event = record_event
         self._fence = fence
         self._statuses = NewestStatuses(cache)

@@ -26,10 +26,10 @@ from headway.run._own_writes import SelfTriggers as SelfTriggers
 from headway.run._ownership import RECORD_INTERVAL as RECORD_INTERVAL
 from headway.run._ownership import EveryKey as EveryKey
 from headway.run._ownership import Ownership as Ownership
-from headway.run._pauses import Pauses as Pauses
 from headway.run._priming import STALL_LIMIT as STALL_LIMIT
 from headway.run._priming import RunCaches as RunCaches
 from headway.run._priming import deletions_since as deletions_since
+from headway.run._priming import wait_primed as wait_primed
 from headway.run._run import Run as Run
 from headway.run._sharding import Shards as Shards
 from headway.run._shards import OneShard as OneShard

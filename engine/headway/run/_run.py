@@ -36,7 +36,7 @@ from headway.errors import Closed, EngineBug
 from headway.events import Report, RunStarted, WatchAdded
 from headway.journal import ControllerJournal
 from headway.mapper import Watch, watch_name
-from headway.reconcile import Declared, Lifetimes, Pausing, Reason, RecordEvent, Runtime, ignore_event
+from headway.reconcile import Declared, Gate, Lifetimes, Reason, RecordEvent, Runtime, ignore_event
 from headway.resource import Key, Registry
 from headway.run._callbacks import call_back
 from headway.run._change_mapper import ChangeMapper
@@ -48,7 +48,6 @@ from headway.run._outcomes import Outcomes
 from headway.run._owed import Owed, add_owed
 from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
-from headway.run._pauses import Pauses, apply_pause
 from headway.run._priming import STALL_LIMIT, Deletions, RunCaches
 from headway.run._sources import RunSources
 from headway.run._status import ControllerStatus, Phase, Results, type_statuses
@@ -64,7 +63,7 @@ class Run:
         growing: the controller's definition. The run has its current watches, and adds to them for the next run.
         fence_name: the name under which the store keeps the controller's fence.
         member: this process, among those that may run the controller.
-        pauses: the controllers that are paused.
+        gate: says whether the controller may reconcile.
         ownership: the keys that belong to this process.
         lease: the lease under which it runs; None if it needs none.
         owed: the work that the previous run in this process left.
@@ -93,7 +92,7 @@ class Run:
         report: Report,
         fence_name: str,
         member: str,
-        pauses: Pauses,
+        gate: Gate,
         ownership: Ownership,
         lease: HeldLease | None = None,
         owed: Owed = _NOTHING,
@@ -112,7 +111,9 @@ class Run:
         self._ending = trio.CancelScope()
         self._report, self._bounded = report, BoundedReport(report)
         self._fence_name, self._member = fence_name, member
-        self._pauses, self._pausing = pauses, Pausing()
+        self._gate = gate
+        # The reason that the run has found the gate closed for.
+        self._closed: str | None = None
         self._stall_limit = stall_limit
         self._ownership, self._lease, self._owed = ownership, lease, owed
         self._journal, self._new_mapper = journal, new_mapper
@@ -140,7 +141,7 @@ class Run:
             declared,
             report,
             self._watch,
-            self._pausing,
+            gate,
             record_event,
         )
         self._runtime = self._new_runtime(self._writes)
@@ -165,7 +166,7 @@ class Run:
                 self._enter("priming")
                 self._cache.begin_priming()
                 await self._caches.prime(raised.position)
-                await self._pauses.wait_known(self._stall_limit)
+                await self._gate.wait_known(self._stall_limit)
                 missed = await self._ownership.missed(self._caches, raised)
                 await self._live(missed)
         except BaseException as error:
@@ -339,7 +340,7 @@ class Run:
         assert self.keys is not None
         self.keys.worker = worker
         # Before any worker starts: the tasks of a nursery start in no particular order.
-        self._apply_pause()
+        self._obey_gate()
         async with trio.open_nursery() as nursery:
             for type, subscription in self._caches.subscriptions.items():
                 nursery.start_soon(run.mapping.watch, type, subscription, name=f"watching {type}")
@@ -348,7 +349,7 @@ class Run:
             nursery.start_soon(run.mapping.retries.run, name="retrying mappers")
             nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.full_name}")
             nursery.start_soon(worker.at_work.watchdog, name="watching for slow reconciles")
-            nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
+            nursery.start_soon(self._follow_gate, name="following the gate")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             sources = RunSources(definition, self._runtime, find, run.mapping, queue)
             for name in definition.sources:
@@ -393,14 +394,26 @@ class Run:
         self._ownership.begin(run, missed)
         return run
 
-    def _apply_pause(self) -> None:
-        """Pause or resume as the store says. Running reconciles finish."""
-        if self._pausing.set(self._pauses.reason(self._fence_name)):
-            apply_pause(self.definition.full_name, self._pausing.reason, self._ownership.queue, self._report)
-            self.progress.note()
+    async def _follow_gate(self) -> None:
+        while True:
+            self._obey_gate()
+            await self._gate.wait_changed()
+
+    def _obey_gate(self) -> None:
+        """Hold all keys while the gate is closed. Running reconciles finish."""
+        if self._gate.reason == self._closed:
+            return
+        self._closed = self._gate.reason
+        queue = self._ownership.queue
+        if self._closed is None:
+            queue.release(self._gate)
+        else:
+            queue.hold(self._gate)
+        self._gate.report_to(self._report, queue.statistics().ready)
+        self.progress.note()
 
     @property
-    def blocked_by_pause(self) -> bool:
-        """True if the controller is paused, none of its reconciles is running, and keys are pending."""
+    def is_blocked(self) -> bool:
+        """True if the gate is closed, none of its reconciles is running, and keys are pending."""
         running = self._worker is not None and self._worker.at_work.running()
-        return self._pausing.reason is not None and not running and not self._ownership.queue.is_idle()
+        return self._closed is not None and not running and not self._ownership.queue.is_idle()

@@ -12,10 +12,10 @@ import trio
 from headway.base import chance, of_controller, only_error, story
 from headway.client import HeldLease
 from headway.controller import Definition, GrowingDefinition
-from headway.errors import Closed, ControllerPaused, LeaseLost, NotHeadway
+from headway.errors import Closed, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
 from headway.journal import ControllerJournal
-from headway.reconcile import CONTROLLER
+from headway.reconcile import CONTROLLER, Gate
 from headway.resource import Key
 from headway.run._events import ControllerEvents
 from headway.run._governor import Governed, Governor
@@ -23,7 +23,6 @@ from headway.run._keys import KeyStatus, LeftOutOf
 from headway.run._leading import Leading
 from headway.run._mapping_retries import Unmapped
 from headway.run._owed import Owed
-from headway.run._pauses import Pauses
 from headway.run._run import Run
 from headway.run._status import ControllerStatus, Phase
 
@@ -54,7 +53,7 @@ class Supervisor:
         make_run: creates a run, given the pending work of the last one and the lease that it runs under.
         leading: acquires the controller's lease; None if it needs none.
         added_watches: returns the watches that the runs have added, as texts.
-        pauses: the controllers that are paused; None if none ever is.
+        gate: says whether the controller may reconcile; None if it always may.
         growing: the controller's definition, with the watches that its runs have added.
         counts: the number of reconciles of its runs by outcome.
         governor: the limit on the rate of its writes; None without one.
@@ -79,7 +78,7 @@ class Supervisor:
         fence_name: str = "",
         leading: Leading | None = None,
         added_watches: Callable[[], tuple[str, ...]] = tuple,
-        pauses: Pauses | None = None,
+        gate: Gate | None = None,
         growing: GrowingDefinition | None = None,
         journal: ControllerJournal | None = None,
         process: str = "",
@@ -94,7 +93,7 @@ class Supervisor:
         self._report = report
         self._leading = leading
         self._added_watches = added_watches
-        self._pauses = pauses
+        self._gate = Gate(self.fence_name) if gate is None else gate
         self._growing = growing
         self.journal = journal
         self.events = events
@@ -240,8 +239,8 @@ class Supervisor:
             restarts=self._restarts,
             error=error,
             added_watches=self._added_watches(),
-            paused=self._paused(),
-            paused_seconds=0.0 if self._pauses is None else self._pauses.seconds(self.fence_name),
+            paused=self._gate.reason,
+            paused_seconds=self._gate.seconds,
             reconciles=dict(self._counts),
             governed=self._governed(),
         )
@@ -283,7 +282,7 @@ class Supervisor:
         ``known`` is the run before the revision was read. Any other run needs only its starting revision if that is
         lower: the store was then rolled back and accepted, or replaced, and may never reach ``revision``.
 
-        Raises Closed when the engine ends, and ControllerPaused if pending work waits until the controller is resumed.
+        Raises Closed when the engine ends, and the gate's `ControllerStopped` if pending work waits until it opens.
         """
         while not self.stands_by:
             run = self.run
@@ -298,24 +297,15 @@ class Supervisor:
             # A run that has not begun has no starting revision.
             if run.checkpoint() >= max(needed, 1):
                 return
-            if run.blocked_by_pause and (reason := await self._paused_at(needed)) is not None:
-                raise ControllerPaused(
-                    f"controller {self.fence_name} is paused{f' ({reason})' if reason else ''} and has pending work: "
-                    f"resume it with `headway resume {self.fence_name}`"
-                )
+            if run.is_blocked:
+                # It may have been opened a moment ago.
+                await self._gate.wait_read(needed)
+                if self._gate.reason is not None:
+                    raise self._gate.error()
             await run.progress.wait()
 
     def _governed(self) -> Governed | None:
         return None if self._governor is None else self._governor.status()
-
-    def _paused(self) -> str | None:
-        return None if self._pauses is None else self._pauses.reason(self.fence_name)
-
-    async def _paused_at(self, revision: int) -> str | None:
-        """Return why the controller is paused, as of a revision: it may have been resumed a moment ago."""
-        if self._pauses is not None:
-            await self._pauses.wait_read(revision)
-        return self._paused()
 
     def checkpoint(self) -> int:
         """Return the revision up to which the current run has no pending work; 0 if it has some or is not running.

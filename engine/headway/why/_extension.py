@@ -49,8 +49,11 @@ def why_extension(host: Host) -> Extension:
     return Extension(services=[service], tasks=[find_absent])
 
 
-def answering_extension(host: Host) -> Extension:
-    """Return the extension of workers that answers the same about their process, and the questions of their server."""
+def answering_extension(host: Host, *, attends: bool) -> Extension:
+    """Return the extension of workers that answers the same about their process, and the questions of their server.
+
+    Without ``attends``, it leaves the questions of the server alone.
+    """
 
     async def read(id: ResourceId) -> pb.Resource | None:
         found = await host.client.get(host.registry.resolve(id.type), id)
@@ -63,7 +66,7 @@ def answering_extension(host: Host) -> Extension:
     observe = ObserveHost(read, host.journal)
     observe.supervisors = host.supervisors
     host.observer = observe
-    return Extension(tasks=[answer])
+    return Extension(tasks=[answer] if attends else ())
 
 
 def observer_of(asked: Engine | Host) -> ObserveHost:

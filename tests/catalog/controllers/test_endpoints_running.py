@@ -11,8 +11,8 @@ import trio.testing
 import headway
 from catalog.messages import Health
 from catalog.types import SERVICE, SERVICE_ENDPOINTS, WORKLOAD
-from headway.client import pause_controller, resume_controller
-from headway.events import Paused, Reconciled
+from headway.events import Reconciled
+from headway.pauses import Paused, pause_controller, resume_controller
 from tests.helpers.catalogs import check, service, with_controllers, workload
 
 ALONE = with_controllers("endpoint-manager")

@@ -15,9 +15,9 @@ from headway import events
 from headway._gen.headway.pause.v1 import Pause
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.base import wall_time
-from headway.client import pause_controller, resume_controller
 from headway.engine import combine_apps
-from headway.errors import ControllerPaused, InvalidArgument
+from headway.errors import InvalidArgument
+from headway.pauses import ControllerPaused, Paused, Resumed, pause_controller, resume_controller
 from headway.resource import PAUSE, pause_name, resource_key
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService, StoreService
@@ -100,15 +100,15 @@ async def test_pause_that_does_not_decode_is_reported_and_hides_no_other() -> No
                 await noted.begun.wait()
             await seen.wait(events.PayloadUndecodable)
             await pause_controller(engine.client, "staff/teams", "an audit")
-            await seen.wait(events.Paused)
+            await seen.wait(Paused)
             assert teams.status().paused == "an audit"
             await resume_controller(engine.client, "staff/teams")
-            await seen.wait(events.Resumed)
+            await seen.wait(Resumed)
             await store_broken(backend, "staff/teams")
-            await seen.wait(events.Paused, 2)
+            await seen.wait(Paused, 2)
             assert teams.status().paused == "the payload of its pause does not decode"
             await resume_controller(engine.client, "staff/teams")
-            await seen.wait(events.Resumed, 2)
+            await seen.wait(Resumed, 2)
             assert teams.status().paused is None
 
 
@@ -119,16 +119,16 @@ async def test_pause_lasts_since_it_was_made_whatever_process_asks() -> None:
         await store_pause(backend, "staff/teams", ulid_at_time(wall_time() - 3600))
         async with headway.open_engine(nullcontext(backend), noted.app, report=seen) as engine:
             teams = engine.controllers["teams"]
-            await seen.wait(events.Paused)
+            await seen.wait(Paused)
             assert 3600 <= teams.status().paused_seconds < 3660
             await pause_controller(engine.client, "staff/teams", "an audit")
-            await seen.wait(events.Paused, 2)
+            await seen.wait(Paused, 2)
             assert 3600 <= teams.status().paused_seconds < 3660
             await resume_controller(engine.client, "staff/teams")
-            await seen.wait(events.Resumed)
+            await seen.wait(Resumed)
             assert teams.status().paused_seconds == 0
             await store_pause(backend, "staff/teams", "not-the-time")
-            await seen.wait(events.Paused, 3)
+            await seen.wait(Paused, 3)
             assert (teams.status().paused, teams.status().paused_seconds) == ("", 0)
 
 
@@ -140,7 +140,7 @@ async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_c
         await engine.client.apply(TEAM.new("first", Team()))
         await noted.begun.wait()
         assert await pause_controller(engine.client, "staff/teams", "the disks are full")
-        await seen.wait(events.Paused)
+        await seen.wait(Paused)
         noted.gate.set()
         for size in range(3):
             await engine.client.apply(TEAM.new("second", Team(members=[str(size)])))
@@ -151,13 +151,13 @@ async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_c
         assert noted.names == ["first"]
         assert await resume_controller(engine.client, "staff/teams")
         assert not await resume_controller(engine.client, "staff/teams")
-        await seen.wait(events.Resumed)
+        await seen.wait(Resumed)
         await engine.wait_idle()
     assert noted.done == ["first", "second"]
-    assert seen.of(events.Paused, events.Resumed) == [
-        events.Paused("staff/teams", "the disks are full"),
-        events.Paused("staff/teams", "the disks are replaced"),
-        events.Resumed("staff/teams", 1),
+    assert seen.of(Paused, Resumed) == [
+        Paused("staff/teams", "the disks are full"),
+        Paused("staff/teams", "the disks are replaced"),
+        Resumed("staff/teams", 1),
     ]
 
 
@@ -170,13 +170,13 @@ async def test_pause_holds_from_the_first_reconcile_of_a_process_on(autojump_clo
         seen = Seen()
         async with headway.open_engine(store, noted.app, report=seen) as engine:
             await engine.client.apply(TEAM.new("core", Team()))
-            await seen.wait(events.Paused)
+            await seen.wait(Paused)
             await trio.sleep(100)
             assert engine.controllers["teams"].status().paused == ""
             assert noted.names == []
     seen = Seen()
     async with headway.open_engine(store, noted.app, report=seen) as engine:
-        await seen.wait(events.Paused)
+        await seen.wait(Paused)
         # The resumption counts at once, although this process learns of it a little later.
         await resume_controller(engine.client, "staff/teams")
         await engine.wait_idle()
@@ -199,7 +199,7 @@ async def test_run_does_not_reconcile_before_it_has_received_the_pauses(autojump
         await trio.sleep(20)
         assert (noted.names, seen.of(events.RunStarted)) == ([], [])
         script.release(PAUSE)
-        await seen.wait(events.Paused)
+        await seen.wait(Paused)
         await trio.sleep(20)
         assert noted.names == []
 
@@ -209,7 +209,7 @@ async def test_wait_idle_names_the_paused_controller_that_has_work(autojump_cloc
     noted, seen = Noted(), Seen()
     async with headway.open_engine("memory:", noted.app, report=seen) as engine:
         await pause_controller(engine.client, "staff/teams", "an audit")
-        await seen.wait(events.Paused)
+        await seen.wait(Paused)
         await engine.wait_idle()
         await engine.client.apply(TEAM.new("core", Team()))
         with pytest.raises(ControllerPaused) as caught:
@@ -229,7 +229,7 @@ async def test_paused_controller_is_not_called_broken(autojump_clock: MockClock)
     seen = Seen()
     async with headway.open_engine("memory:", Noted().app, report=seen) as engine:
         await pause_controller(engine.client, "staff/teams", "an audit")
-        await seen.wait(events.Paused)
+        await seen.wait(Paused)
         status = engine.controllers["teams"].status()
         assert (status.problem, status.cause) == ("", "")
         assert (status.notice, status.brief_notice) == ("is paused: an audit", "is paused")
@@ -261,7 +261,7 @@ async def test_daemons_end_with_a_pause_and_begin_again(autojump_clock: MockCloc
         await engine.wait_idle()
         await wait_all_tasks_blocked()
         await pause_controller(engine.client, "staff/heart")
-        await seen.wait(events.Paused)
+        await seen.wait(Paused)
         assert sorted(beating.lives) == ["gone begins", "gone ends", "kept begins", "kept ends"]
         beating.lives.clear()
         await engine.client.delete(TEAM.id("gone"))
@@ -269,7 +269,7 @@ async def test_daemons_end_with_a_pause_and_begin_again(autojump_clock: MockCloc
         await trio.sleep(100)
         assert beating.lives == []
         await resume_controller(engine.client, "staff/heart")
-        await seen.wait(events.Resumed)
+        await seen.wait(Resumed)
         await engine.wait_idle()
         await wait_all_tasks_blocked()
         assert sorted(beating.lives) == ["kept begins", "new begins"]
@@ -325,13 +325,13 @@ async def test_worker_that_may_not_write_pauses_obeys_them() -> None:
             engine.addresses, noted.app, process="web-1", token=text, report=seen
         ) as workers:
             with trio.fail_after(20):
-                await seen.wait(events.Paused)
+                await seen.wait(Paused)
                 with pytest.raises(headway.errors.PermissionDenied):
                     await resume_controller(workers.client, "staff/teams")
                 assert noted.names == []
                 await resume_controller(engine.client, "staff/teams")
                 await noted.begun.wait()
-        assert isinstance(seen.of(events.Paused, events.Reconciled)[0], events.Paused)
+        assert isinstance(seen.of(Paused, events.Reconciled)[0], Paused)
 
 
 @pytest.mark.parametrize("controller", ["teams", "", "staff/", "/teams", "staff teams", 7])

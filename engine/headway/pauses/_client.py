@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway._gen.headway.pause.v1 import Pause
 from headway.base import check_text
-from headway.client._client import Client
+from headway.client import Client
 from headway.errors import InvalidArgument
 from headway.resource import PAUSE, controller_problem, pause_name
 
