@@ -45,6 +45,9 @@ def main(target: Path) -> None:
     ]
     run(command)
     import_later(target / "google/protobuf/__init__.py")
+    for generated in target.rglob("__init__.py"):
+        declare_fast(generated)
+    shutil.copy(SCHEMA / "message_pool.py", target)
     with tempfile.TemporaryDirectory() as made:
         for file, name, second_file, second_name in ALIASES:
             alias = Path(made) / second_file
@@ -66,6 +69,17 @@ def import_later(generated: Path) -> None:
         sys.exit(f"{generated} uses dateutil in a way that schema/generate.py does not know")
     text = text.replace(first, "").replace(call, f"            import dateutil.parser\n\n{call}")
     generated.write_text(text)
+
+
+def declare_fast(generated: Path) -> None:
+    """Use the decorator of message_pool.py, because messages took most of the time of importing Headway."""
+    text = generated.read_text()
+    if "@dataclass(" in text:
+        imported = "message_pool import default_message_pool\n"
+        if text.count(imported) != 1 or text.count("from dataclasses import dataclass\n") != 1:
+            sys.exit(f"{generated} declares messages in a way that schema/generate.py does not know")
+        text = text.replace("from dataclasses import dataclass\n", "")
+        generated.write_text(text.replace(imported, "message_pool import dataclass, default_message_pool\n"))
 
 
 def run(command: list[str]) -> None:

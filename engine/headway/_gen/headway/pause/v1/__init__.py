@@ -5,11 +5,10 @@
 
 __all__ = ("Pause",)
 
-from dataclasses import dataclass
 
 import betterproto2
 
-from ....message_pool import default_message_pool
+from ....message_pool import dataclass, default_message_pool
 
 _COMPILER_VERSION = "0.10.1"
 betterproto2.check_compiler_version(_COMPILER_VERSION)
