@@ -209,7 +209,7 @@ def test_invalid_placement_is_refused(placement: Any) -> None:
     """The error of the declaration shows the valid forms."""
     app = headway.App("staff")
     job = app.type("staff", "v1", "Job", Job)
-    right = r"'singleton' or 'every_process' or a Sharded, such as headway\.sharded\(shards=16\), not "
+    right = r"'singleton' or 'every_process' or a Division, such as headway\.sharded\(shards=16\), not "
     with pytest.raises(headway.errors.DeclarationError, match=right):
 
         @app.controller(manages=job, placement=placement)

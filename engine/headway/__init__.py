@@ -19,6 +19,7 @@ The packages, in the order that a change passes through them. Each imports only 
     builtin          controllers that every engine runs
     engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
     graphs           the graph of controllers, and its drawings
+    sharding         a placement that spreads the keys over several processes
     pauses           an operator stops a controller, and lets it go on
     documents        parsing YAML, JSON and HCL into values with their places
     access           access control: tokens and policies
@@ -61,7 +62,6 @@ from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
 from headway.controller import App as App
 from headway.controller import WriteLimit as WriteLimit
-from headway.controller import sharded as sharded
 from headway.errors import Conflict as Conflict
 from headway.errors import HeadwayError as HeadwayError
 from headway.errors import NotFound as NotFound
@@ -94,6 +94,7 @@ from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
 from headway.resource import ScopedType as ScopedType
 from headway.resource import Status as Status
+from headway.sharding import sharded as sharded
 from headway.subscription import Topic as Topic
 
 if TYPE_CHECKING:

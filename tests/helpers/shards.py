@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 import headway
-from headway.run import member_of, shard_of
+from headway.sharding import member_of, shard_of
 from tests.helpers.cluster import TTL, Cluster, Member
 
 SHARDS = 8

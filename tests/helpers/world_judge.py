@@ -19,10 +19,10 @@ import headway
 from headway import events
 from headway.cache import Cache, CachedType, CacheReader
 from headway.client import client_error
-from headway.controller import Definition, Sharded
+from headway.controller import Definition
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
-from headway.run import shard_of
+from headway.sharding import Sharded, shard_of
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, Step, faults
 from headway.testing.simulation._trace import named

@@ -220,10 +220,10 @@ MUTANTS = (
     # --- shards ---
     Mutant(
         "a sharded controller is idle while a shard has unmapped deletions",
-        "run/_sharding.py",
+        "sharding/_ownership.py",
         "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
         "if not self._assigned or any(mapping is None for mapping in mappings):",
-        "run/test_sharded_pending.py",
+        "sharding/test_pending.py",
         "not_idle_while",
     ),
     # --- terms and leases ---
@@ -254,14 +254,14 @@ MUTANTS = (
         "storage/_fences.py",
         'if member.startswith("members/"):',
         "if True:",
-        "run/test_division_changes.py",
+        "sharding/test_changes.py",
     ),
     Mutant(
         "the terms of a new placement begin at 1",
         "storage/_fences.py",
         "if of == controller and _division(each) not in (None, division):",
         "if False:",
-        "run/test_division_changes.py",
+        "sharding/test_changes.py",
     ),
     Mutant(
         "a lease counts as held for longer than it is",

@@ -20,7 +20,7 @@ WORLD_MUTANTS = (
     ),
     Mutant(
         "a reconcile of a shard writes with the fence of its process",
-        "run/_shards.py",
+        "sharding/_shards.py",
         "return self.by_shard[self._shard_of(reconciling.key)]",
         "return self._own",
         WORLD,
@@ -57,21 +57,21 @@ WORLD_MUTANTS = (
     # --- shards ---
     Mutant(
         "a shard opens before the cache has reached its fence",
-        "run/_sharding.py",
+        "sharding/_ownership.py",
         "        await caches.wait_complete(start.revision)\n",
         "",
         WORLD,
     ),
     Mutant(
         "the cached keys of a shard that is taken over are not enqueued",
-        "run/_sharding.py",
+        "sharding/_ownership.py",
         '        self._shards.queue.add_all(held, Reason("started"), priority=BACKLOG)\n',
         "",
         WORLD,
     ),
     Mutant(
         "a shard is released while its reconciles run",
-        "run/_sharding.py",
+        "sharding/_ownership.py",
         "        for scope in self._running:\n"
         "            scope.cancel()\n"
         "        with trio.CancelScope(shield=True):\n"
@@ -88,14 +88,14 @@ WORLD_MUTANTS = (
     ),
     Mutant(
         "a shard is handed over with a checkpoint above its pending keys",
-        "run/_sharding.py",
+        "sharding/_ownership.py",
         "return self._run.mapped() if mapped and self._shards.queue.is_shard_idle(self.number) else 0",
         "return self._run.mapped() if mapped else 0",
         WORLD,
     ),
     Mutant(
         "keys of a shard that has moved are handed out",
-        "run/_shards.py",
+        "sharding/_shards.py",
         "is not None and self._shard_of(dequeued.key) not in self._open:",
         "is not None and False:",
         WORLD,
@@ -117,7 +117,7 @@ WORLD_MUTANTS = (
     ),
     Mutant(
         "a sharded run forgets the keys of the last one before it knows its shards",
-        "run/_sharding.py",
+        "sharding/_ownership.py",
         "                self.queue.collect(number)\n",
         "                pass\n",
         WORLD,

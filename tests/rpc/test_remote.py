@@ -144,7 +144,6 @@ class Copier:
                 registry=self.app.registry,
                 report=self.events.append,
                 fence_name="copier",
-                member="",
                 gate=Gate("copier"),
                 ownership=EveryKey(definition.backoff),
                 lease=lease,

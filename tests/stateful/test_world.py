@@ -21,8 +21,7 @@ from headway import field
 from headway.cache import CacheReader
 from headway.protobuf import decode
 from headway.resource import Key, ResourceType, pb, resource_id, resource_key
-from headway.run import shard_of
-from headway.run._shards import member_of
+from headway.sharding import member_of, shard_of
 from headway.testing import simulation
 from headway.testing.simulation import Finding, Reconciled, faults
 from headway.testing.simulation.oracles import reads_rolled_back, twice_at_once, two_writers

@@ -9,14 +9,13 @@ from headway.controller._app import App as App
 from headway.controller._app import sealed as sealed
 from headway.controller._daemons import Daemons as Daemons
 from headway.controller._definition import Definition as Definition
+from headway.controller._definition import Division as Division
 from headway.controller._definition import Enqueue as Enqueue
 from headway.controller._definition import GivenControllerOptions as GivenControllerOptions
 from headway.controller._definition import Options as Options
 from headway.controller._definition import Placement as Placement
 from headway.controller._definition import Reconciler as Reconciler
-from headway.controller._definition import Sharded as Sharded
 from headway.controller._definition import Source as Source
-from headway.controller._definition import sharded as sharded
 from headway.controller._sources import ProcessExits as ProcessExits
 from headway.controller._sources import every as every
 from headway.controller._sources import from_channel as from_channel

@@ -2,18 +2,19 @@
 
 The placement says where a controller runs if several processes share a store. ``"singleton"``: only the process that
 holds the controller's lease reconciles. ``"every_process"``: each process reconciles every key, under a fence of its
-own. ``sharded(shards)``: each key is reconciled by one process at a time, and the keys are spread over all.
+own. A `Division`: each process reconciles some of the keys.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
-from headway.base import Positive, Range, Seconds, checked
+from headway.base import Positive, Range, Seconds
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
 from headway.controller._write_limit import WriteLimit
 from headway.mapper import Predicate, Watch
@@ -39,28 +40,24 @@ OnStop = Callable[[Runtime, BaseException | None], Awaitable[None] | None]
 """``on_stop(rt, error)``: called when everything else of the run has ended; ``error`` is None if the run was stopped.
 """
 
-MAX_SHARDS = 1024
+
+class Division(ABC):
+    """A placement that divides the keys among the processes, such as `headway.sharded`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def ownership(self, definition: Definition, process: str, ttl: float, owed: Any) -> Any:
+        """Return the `headway.run.Ownership` of a run.
+
+        Args:
+            process: the name of the process, which no other one has.
+            ttl: the ttl of its leases, in seconds.
+            owed: the work that the previous run in this process left, a `headway.run.Owed`.
+        """
 
 
-@dataclass(frozen=True, slots=True)
-class Sharded:
-    """A placement by shards. Created by `sharded`."""
-
-    shards: int
-
-
-Placement = Literal["singleton", "every_process"] | Sharded
-
-
-@checked()
-def sharded(*, shards: Annotated[int, Range(1, MAX_SHARDS)] = 16) -> Sharded:
-    """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: run each key in one process at a time.
-
-    The keys are divided into ``shards`` shards, from 1 to 1,024. Each shard belongs to one of the processes that run
-    the controller. All of these processes must use the same number, because it determines what the shards' leases
-    cover. A few times the number of processes is enough. Raises DeclarationError for an invalid number.
-    """
-    return Sharded(shards)
+Placement = Literal["singleton", "every_process"] | Division
 
 
 class GivenOptions(TypedDict, total=False):

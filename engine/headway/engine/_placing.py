@@ -21,7 +21,7 @@ from functools import partial
 
 from headway.cache import Informers
 from headway.client import HeldLease, LeaseClient
-from headway.controller import Definition, GrowingDefinition, Sharded
+from headway.controller import Definition, Division, GrowingDefinition
 from headway.engine._extension import Host
 from headway.engine._options import Timing
 from headway.engine._tracing import Untraced
@@ -36,7 +36,6 @@ from headway.run import (
     Owed,
     Ownership,
     Run,
-    Shards,
     Supervisor,
 )
 
@@ -92,14 +91,13 @@ class Placing:
 
         def run(owed: Owed, lease: HeldLease | None) -> Run:
             definition = growing.current
+            placement = definition.placement
             ownership: Ownership
-            if isinstance(definition.placement, Sharded):
-                # A shard is a member as well, named by its number, and a process could have the same name.
-                member = f"members/{process}"
-                ownership = Shards(definition, process, self.timing.lease_ttl, owed)
+            if isinstance(placement, Division):
+                ownership = placement.ownership(definition, process, self.timing.lease_ttl, owed)
             else:
-                member = "" if definition.placement == "singleton" else self.process or ""
-                ownership = EveryKey(definition.backoff, definition.min_interval)
+                member = "" if placement == "singleton" else self.process or ""
+                ownership = EveryKey(definition.backoff, definition.min_interval, member)
             return Run(
                 growing,
                 informers=self.informers,
@@ -107,7 +105,6 @@ class Placing:
                 registry=self.host.registry,
                 report=report,
                 fence_name=fence_name,
-                member=member,
                 gate=gate,
                 ownership=ownership,
                 lease=lease,

@@ -34,7 +34,7 @@ STRONG_READ = "strong read"
 
 
 class Fence(Protocol):
-    """The fence that a reconcile's writes carry. It belongs to the run, or to the shard of the key."""
+    """The fence that a reconcile's writes carry. It belongs to the run, or to some of its keys."""
 
     @property
     def term(self) -> int:

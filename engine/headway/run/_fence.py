@@ -54,7 +54,7 @@ class Hold(NamedTuple):
 
 
 class RunWrites:
-    """An implementation of `client.Writes` for one run, or for one shard of a run.
+    """An implementation of `client.Writes` for one run, or for some of its keys.
 
     Args:
         controller: the controller's name, for reports.
@@ -127,7 +127,7 @@ class RunWrites:
             self._hold(None, "it was rejected, because another run may have begun")
 
     def leave(self) -> None:
-        """Hold no key from here on: the next run, or the next term of the shard, resolves what is left."""
+        """Hold no key from here on: whoever has its keys next resolves what is left."""
         self._left, self.hold = True, None
         self._queue.release(self)
 

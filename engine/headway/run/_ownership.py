@@ -1,8 +1,8 @@
 """The ownership of keys: which keys of a controller this process reconciles, and under which fence.
 
 A run is the same for every placement. Its *ownership* has the work queue, decides which keys enter it at the start, and
-records in the store the revision up to which no work is pending. `EveryKey` owns all keys under the run's fence.
-`Shards` (`_sharding.py`) owns the keys of the shards whose leases this process holds.
+records in the store the revision up to which no work is pending. `EveryKey` owns all keys under the run's fence. A
+`headway.controller.Division` makes another one.
 """
 
 from __future__ import annotations
@@ -74,10 +74,12 @@ class Ownership(ABC):
 
     Args:
         queue: the work queue of the run.
+        member: this process, among those that may run the controller, as the run's fence names it.
     """
 
-    def __init__(self, queue: WaitingQueue[Key, Reason]) -> None:
+    def __init__(self, queue: WaitingQueue[Key, Reason], member: str) -> None:
         self.queue = queue
+        self.member = member
 
     def shards(self) -> tuple[int, ...] | None:
         """Return the shards of this process; None unless the controller is sharded."""
@@ -88,7 +90,7 @@ class Ownership(ABC):
         return None
 
     def further_writes(self) -> Collection[RunWrites]:
-        """Return the writes that carry other fences than the run's own, such as the fences of shards."""
+        """Return the writes that carry other fences than the run's own."""
         return ()
 
     def writes(self, own: RunWrites) -> Writes:
@@ -125,8 +127,8 @@ class Ownership(ABC):
 class EveryKey(Ownership):
     """The ownership of all keys, under the fence of the run."""
 
-    def __init__(self, backoff: Backoff, min_interval: float = 0.0) -> None:
-        super().__init__(WaitingQueue(WorkQueue(backoff, min_interval=min_interval)))
+    def __init__(self, backoff: Backoff, min_interval: float = 0.0, member: str = "") -> None:
+        super().__init__(WaitingQueue(WorkQueue(backoff, min_interval=min_interval)), member)
         self._recorded = 0
 
     @override

@@ -62,7 +62,6 @@ class Run:
     Args:
         growing: the controller's definition. The run has its current watches, and adds to them for the next run.
         fence_name: the name under which the store keeps the controller's fence.
-        member: this process, among those that may run the controller.
         gate: says whether the controller may reconcile.
         ownership: the keys that belong to this process.
         lease: the lease under which it runs; None if it needs none.
@@ -91,7 +90,6 @@ class Run:
         registry: Registry,
         report: Report,
         fence_name: str,
-        member: str,
         gate: Gate,
         ownership: Ownership,
         lease: HeldLease | None = None,
@@ -110,7 +108,7 @@ class Run:
         # Canceled when the run has added a watch.
         self._ending = trio.CancelScope()
         self._report, self._bounded = report, BoundedReport(report)
-        self._fence_name, self._member = fence_name, member
+        self._fence_name = fence_name
         self._gate = gate
         # The reason that the run has found the gate closed for.
         self._closed: str | None = None
@@ -306,7 +304,7 @@ class Run:
         """Raise the fence, whose commit is the starting revision (C3), and run the initialiser."""
         # Under a lease, the fence is raised in the lease's term. This is the only run in that term.
         term, number = (0, 0) if self._lease is None else (self._lease.term, 1)
-        raised = await self._writes.raise_first(self._fence_name, self._member, term=term, number=number)
+        raised = await self._writes.raise_first(self._fence_name, self._ownership.member, term=term, number=number)
         if self.definition.initialiser is not None:
             self._initialising = trio.current_time(), trio.lowlevel.current_task()
             await guarded(self.definition.initialiser, self._runtime)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from headway.controller import App, Sharded
+from headway.controller import App
+from headway.sharding import Sharded
 from headway.testing.simulation.world._process import Process
 
 

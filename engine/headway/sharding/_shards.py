@@ -23,8 +23,7 @@ from headway.errors import OutcomeUnknown
 from headway.queue import LIVE, Dequeued, Priority, WaitingQueue, WorkQueue
 from headway.reconcile import RECONCILING, Reason
 from headway.resource import Key, ResourceType, pb
-from headway.run._fence import RunWrites
-from headway.run._governor import Governor
+from headway.run import Governor, RunWrites
 
 
 def shard_of(key: Key, shards: int) -> int:

@@ -10,7 +10,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run import RECORD_INTERVAL, Shards, member_of
+from headway.run import RECORD_INTERVAL
+from headway.sharding import Shards, member_of
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, has_all, reconciled_since, shard, shards_of
 
@@ -58,7 +59,7 @@ async def test_c6_deletion_in_hand_when_its_shard_moves_is_reconciled_by_the_nex
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its reconcile does not end in time and is canceled. No checkpoint that is recorded meanwhile may cover it."""
-    monkeypatch.setattr("headway.run._sharding.RECORD_INTERVAL", 1.0)
+    monkeypatch.setattr("headway.sharding._ownership.RECORD_INTERVAL", 1.0)
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     moved = moving_jobs()[0]
     hangs: set[str] = set()
@@ -90,7 +91,7 @@ async def test_finished_deletion_of_a_moved_shard_is_not_reconciled_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder records what it has done when it hands the shard over, not only from time to time."""
-    monkeypatch.setattr("headway.run._sharding.RECORD_INTERVAL", 1000.0)
+    monkeypatch.setattr("headway.sharding._ownership.RECORD_INTERVAL", 1000.0)
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     moved = moving_jobs()[0]
     async with cluster.open("web-1") as nursery:

@@ -12,7 +12,7 @@ import headway
 from headway import events
 from headway.client import client_error
 from headway.errors import Fenced
-from headway.run import member_of, shard_of
+from headway.sharding import member_of, shard_of
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster
 

@@ -31,18 +31,24 @@ from typing_extensions import override
 
 from headway.base import chance, leaves, only_error
 from headway.client import HeldLease, Writes, hold_lease
-from headway.controller import Definition, Reconciler, Sharded
+from headway.controller import Definition, Reconciler
 from headway.errors import Fenced, LeaseLost, RemoteError, StoreChanged, Unavailable
 from headway.events import CallDelayed
 from headway.queue import BACKLOG, WorkQueue
 from headway.reconcile import Reason, Request, Result, Runtime
 from headway.resource import Key, Position, TypeName
-from headway.run._fence import RunWrites
-from headway.run._mapping import RunMapping
-from headway.run._owed import Owed, add_start
-from headway.run._ownership import RECORD_INTERVAL, Ownership, PrimedRun
-from headway.run._priming import Deletions, RunCaches
-from headway.run._shards import OneShard, ShardQueue, ShardWrites, member_of, shard_of
+from headway.run import (
+    RECORD_INTERVAL,
+    Deletions,
+    Owed,
+    Ownership,
+    PrimedRun,
+    RunCaches,
+    RunMapping,
+    RunWrites,
+    add_start,
+)
+from headway.sharding._shards import OneShard, ShardQueue, ShardWrites, member_of, shard_of
 
 
 class _Deletions(NamedTuple):
@@ -105,7 +111,7 @@ class _Shard:
     async def have(self) -> None:
         """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""
         run, process = self._run, self._shards.process
-        name = f"{run.fence_name}#{self._shards.member(self.number)}"
+        name = f"{run.fence_name}#{self._shards.member_name(self.number)}"
         try:
             with self._waiting:
                 async with hold_lease(
@@ -157,7 +163,9 @@ class _Shard:
     async def _take(self, lease: HeldLease) -> None:
         """Take over the shard, whose lease is held."""
         run, number, caches = self._run, self.number, self._run.caches
-        raised = await self._writes.raise_first(run.fence_name, self._shards.member(number), term=lease.term, number=1)
+        raised = await self._writes.raise_first(
+            run.fence_name, self._shards.member_name(number), term=lease.term, number=1
+        )
         start = raised.position
         if start.store_id != run.writes.store_id:
             raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {run.writes.store_id}")
@@ -233,6 +241,7 @@ class Shards(Ownership):
     """The ownership of the shards whose leases this process holds.
 
     Args:
+        count: the number of all shards.
         process: the name of this process as a member.
         ttl: the ttl of its leases, in seconds.
         owed: the work that the previous run in this process left.
@@ -240,11 +249,11 @@ class Shards(Ownership):
 
     queue: ShardQueue
 
-    def __init__(self, definition: Definition, process: str, ttl: float, owed: Owed) -> None:
-        placement = definition.placement
-        assert isinstance(placement, Sharded)
-        self._count = placement.shards
-        super().__init__(ShardQueue(WorkQueue(definition.backoff, min_interval=definition.min_interval), self.shard_of))
+    def __init__(self, definition: Definition, count: int, process: str, ttl: float, owed: Owed) -> None:
+        self._count = count
+        queue = ShardQueue(WorkQueue(definition.backoff, min_interval=definition.min_interval), self.shard_of)
+        # A shard is a member as well, named by its number, and a process could have the same name.
+        super().__init__(queue, f"members/{process}")
         self.process = process
         self.ttl = ttl
         self._shards: dict[int, _Shard] = {}
@@ -334,7 +343,7 @@ class Shards(Ownership):
         """Return the number of a key's shard."""
         return shard_of(key, self._count)
 
-    def member(self, number: int) -> str:
+    def member_name(self, number: int) -> str:
         """Return the name of a shard as a member. With another number of shards, its keys are others."""
         return f"{number}/{self._count}"
 

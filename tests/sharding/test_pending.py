@@ -11,7 +11,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run import RECORD_INTERVAL, Shards
+from headway.run import RECORD_INTERVAL
+from headway.sharding import Shards
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of

@@ -10,7 +10,7 @@ import trio
 from headway.queue import WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key
-from headway.run import OneShard, ShardQueue
+from headway.sharding import OneShard, ShardQueue
 
 REASON = Reason("changed")
 

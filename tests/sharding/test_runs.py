@@ -14,8 +14,9 @@ from headway import events
 from headway.client import client_error
 from headway.errors import Fenced, LeaseLost
 from headway.resource import TypeName
-from headway.run import RECORD_INTERVAL, member_of
-from headway.run._sharding import _Deletions, _Shard
+from headway.run import RECORD_INTERVAL
+from headway.sharding import member_of
+from headway.sharding._ownership import _Deletions, _Shard
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
