@@ -10,8 +10,8 @@ import headway
 from headway.events import Reconciled
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE
-from headway.service import migrate
 from headway.storage import MemoryBackend
+from headway.versions import migrate
 from tests.builtin.test_reaper import Crashing, engine_on, everything, wait_idle
 from tests.helpers.calls import Calls
 from tests.helpers.declared import CHILD, HOOKED, NOTE, PLANET, REGION, Note, id_of, registry

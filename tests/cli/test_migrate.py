@@ -11,7 +11,6 @@ from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.client import SnapshotEnd, Upserted
 from headway.engine import Network, open_engine
 from headway.resource import FINALIZERS, Changes
-from headway.service import _migrate
 from headway.storage import (
     EtcdBackend,
     SqliteBackend,
@@ -21,6 +20,7 @@ from headway.storage import (
     record_schemas,
     version_of,
 )
+from headway.versions import _migrate
 from tests.cli import versioned
 from tests.cli.terminal import Terminal
 from tests.helpers.calls import Calls, take

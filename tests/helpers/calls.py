@@ -39,6 +39,7 @@ from headway.service import (
     watch_encoders,
 )
 from headway.storage import Acquired, Backend, CurrentLease, Fence, Operation, Raised, Watch, Within
+from headway.versions import Versions
 from tests.helpers.declared import a_type, an_id, uid_of
 from tests.helpers.service_errors import reason_of, status_of
 
@@ -60,9 +61,10 @@ class Calls:
     ) -> None:
         self.backend = backend
         self.unexpected: list[BaseException] = []
+        forms = Versions(registry)
         self.channel: Channel = channel or InProcessChannel(
-            ResourceService(backend, registry, permissions),
-            ConsulService(backend, registry, permissions),
+            ResourceService(backend, registry, permissions, forms=forms),
+            ConsulService(backend, registry, permissions, forms=forms),
             LeaseService(backend),
             StoreService(backend, registry),
             report=lambda _, error: self.unexpected.append(error),
@@ -177,10 +179,10 @@ async def over_the_network(
     def report(_: str, error: BaseException) -> None:
         unexpected.append(error)
 
-    encodings = ResourceEncodings()
+    encodings, forms = ResourceEncodings(), Versions(registry)
     services = Services(
-        ResourceService(backend, registry, permissions, encodings=encodings),
-        ConsulService(backend, registry, permissions, encodings=encodings),
+        ResourceService(backend, registry, permissions, forms=forms, encodings=encodings),
+        ConsulService(backend, registry, permissions, forms=forms, encodings=encodings),
         LeaseService(backend),
         StoreService(backend, registry),
         encoders=watch_encoders(encodings),

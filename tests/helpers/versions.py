@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from headway.protobuf import encode, field, message
 from headway.resource import AnyMessage, Registry, ResourceType, pb
+from headway.versions import add_converter, store_as
 from tests.helpers.declared import registry
 
 
@@ -77,11 +78,11 @@ def versions(storage: ResourceType[Any] | None = None, newest: ResourceType[Any]
     known = registry()
     for type in (V1, V2, V3, ALONE):
         known.register(type)
-    known.add_converter(V1, V2, up, down)
+    add_converter(known, V1, V2, up, down)
     if newest is V3:
-        known.add_converter(V2, V3, up_again, down_again)
+        add_converter(known, V2, V3, up_again, down_again)
     if storage is not None:
-        known.store_as(storage)
+        store_as(known, storage)
     return known
 
 

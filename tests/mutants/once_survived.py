@@ -231,9 +231,9 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "a watch resumes one revision below a replaced schema",
-        "service/_versions.py",
-        "        if after.revision < revision:\n",
-        "        if after.revision < revision - 1:\n",
+        "versions/_resumed.py",
+        "    if after.revision < revision:\n",
+        "    if after.revision < revision - 1:\n",
         "storage/test_replaced_schemas.py",
     ),
     Mutant(

@@ -235,15 +235,15 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a watch resumes under other rights to read",
         "service/_watch_list.py",
-        "contained = access.contained(type.name, versions.contained(type))",
-        "contained = versions.contained(type)",
+        "contained = access.contained(type.name, form.contained)",
+        "contained = form.contained",
         "access/test_changed_rights.py",
     ),
     Mutant(
         "a list does not tell the rights to read",
         "service/_list.py",
-        "access.contained(type.name, versions.contained(type))",
-        "versions.contained(type)",
+        "access.contained(type.name, form.contained)",
+        "form.contained",
         "access/test_changed_rights.py",
     ),
     Mutant(

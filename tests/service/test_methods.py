@@ -17,7 +17,6 @@ from headway.rpc import DescribedFiles, Health, Reflection, Services
 from headway.service import (
     ConsulService,
     LeaseService,
-    MigrationService,
     QuotaService,
     ResourceService,
     StoreService,
@@ -25,6 +24,7 @@ from headway.service import (
     TypesService,
 )
 from headway.storage import MemoryBackend
+from headway.versions import MigrationService
 from headway.why import ObserveHost, ObserveService
 
 

@@ -35,7 +35,7 @@ from tests.helpers.declared import (
     registry,
 )
 from tests.service.test_list import TENANCIES, WRONG, fill, within
-from tests.service.test_versions import heard
+from tests.versions.test_shown import heard
 
 
 async def snapshot(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None = None, prefix: str = "") -> list[str]:

@@ -14,10 +14,11 @@ from headway.client import Client
 from headway.protobuf import field, message
 from headway.resource import ResourceType
 from headway.rpc import InProcessChannel
-from headway.service import ResourceService, _storage_version, migrate
+from headway.service import ResourceService
 from headway.testing import simulation
 from headway.testing.simulation import Setting, run
 from headway.testing.simulation.oracles import shown_as
+from headway.versions import _storing, migrate
 from tests.helpers.versions import V1, V2, Crew, Member, Roster, down, up
 
 
@@ -177,5 +178,5 @@ def test_write_without_a_merge_is_refuted(monkeypatch: pytest.MonkeyPatch) -> No
         yield from ()
         return after
 
-    monkeypatch.setattr(_storage_version, "merges", lambda _, after, __: [as_written(after)])
+    monkeypatch.setattr(_storing, "merges", lambda _, after, __: [as_written(after)])
     assert any(each.startswith("no_role_is_lost: ") for each in found("step 1", "step 2"))

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headway.errors import HeadwayError
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Registry, ResourceType, SnapshotChunk, pb
-from headway.service import migrate
 from headway.storage import MemoryBackend, Within, version_of
+from headway.versions import migrate
 from tests.helpers.calls import Calls
 from tests.helpers.declared import a_type, an_id
 from tests.helpers.service_errors import status_of

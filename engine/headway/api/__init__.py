@@ -54,7 +54,6 @@ from headway.api._refusals import (
 )
 from headway.api._services import (
     LeaseApi,
-    MigrationApi,
     QuotaApi,
     ResourceApi,
     StoreApi,
@@ -99,7 +98,6 @@ __all__ = [
     "Metadata",
     "Method",
     "MethodNotFound",
-    "MigrationApi",
     "NotBegun",
     "NotServed",
     "NothingWritten",

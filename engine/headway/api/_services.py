@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway._gen.headway.migration import v1 as migration_pb
 from headway._gen.headway.quota import v1 as quota_pb
 from headway._gen.headway.store import v1 as store_pb
 from headway._gen.headway.subscribe import v1 as subscribe_pb
@@ -123,15 +122,6 @@ class QuotaApi(Api, Protocol, service="headway.quota.v1.QuotaService"):
     @method("List", quota_pb.ListRequest, quota_pb.ListResponse)
     async def list(self, call: Call, request: quota_pb.ListRequest, /) -> quota_pb.ListResponse:
         """Return the quotas and their use."""
-        ...
-
-
-class MigrationApi(Api, Protocol, service="headway.migration.v1.MigrationService"):
-    """The migration of stored resources to their storage versions."""
-
-    @method("Migrate", migration_pb.MigrateRequest, migration_pb.MigrateResponse, effect=True)
-    async def migrate(self, call: Call, request: migration_pb.MigrateRequest, /) -> migration_pb.MigrateResponse:
-        """Rewrite a page of resources."""
         ...
 
 

@@ -10,7 +10,7 @@ from headway.cache._projection import UNDECODABLE, CachedType, Projection, store
 from headway.cache._type_store import Applied, TypeStore
 from headway.events import PayloadUndecodable
 from headway.protobuf import payload_problem
-from headway.resource import Key, is_unconverted, pb, unconverted_error
+from headway.resource import Key, is_unreadable, pb, unreadable_error
 
 
 class Undecodable:
@@ -61,7 +61,7 @@ class Undecodable:
         return sorted(key for key in versions if key in entries and entries[key].version == versions[key])
 
     def _problem(self, message: pb.Resource) -> str | None:
-        if is_unconverted(message):
+        if is_unreadable(message):
             # Its bytes are no payload. By chance they may decode, as unknown fields.
-            return str(unconverted_error(message))
+            return str(unreadable_error(message))
         return None if message.data is None else payload_problem(self._payload, message.data.value)

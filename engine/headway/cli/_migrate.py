@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.api import FAILED, Call, Code, MigrationApi, code_of
+from headway.api import FAILED, Call, Code, code_of
 from headway.base import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
 from headway.cli._connection import Connection, Target, current_target, open_connection
@@ -20,8 +20,8 @@ from headway.client import client_error
 from headway.engine import combine_apps
 from headway.errors import DeclarationError, HeadwayError
 from headway.resource import Kind, Position, Registry, position, resource_id
-from headway.service import Migrated, migrate
 from headway.storage import Backend, record_schemas, refuse_unfinished
+from headway.versions import Migrated, MigrationApi, chains_in, migrate
 
 
 @click.command("migrate")
@@ -100,7 +100,7 @@ async def _migrate(
     url: str, app: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: Details
 ) -> None:
     await check_store_exists("--store", url)
-    if not registry.chains:
+    if not chains_in(registry):
         _show_nothing(f"{app} declares no converter", output)
         return
     async with opening as backend:

@@ -131,8 +131,10 @@ class App:
         Raises:
             DeclarationError: an argument is invalid. The message shows the correct form.
         """
+        from headway.versions import add_converter
+
         self._check_closed("this converter")
-        self.registry.add_converter(older, newer, up, down)
+        add_converter(self.registry, older, newer, up, down)
 
     @checked()
     def store_as(self, type: ResourceType[Any]) -> None:
@@ -144,8 +146,10 @@ class App:
         Raises:
             DeclarationError: the version has no converter, or its kind already has another storage version.
         """
+        from headway.versions import store_as
+
         self._check_closed("this storage version")
-        self.registry.store_as(type)
+        store_as(self.registry, type)
 
     @overload
     def topic(

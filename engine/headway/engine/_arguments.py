@@ -28,7 +28,7 @@ def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
         for type in app.registry:
             if type.name not in registry or registry.resolve(type.name) is not type:
                 registry.register(type)
-        registry.add_chains(app.registry)
+        registry.add_declared(app.registry)
         for name, definition in app.controllers.items():
             fence_name = f"{app.name}/{name}"
             if fence_name in definitions:

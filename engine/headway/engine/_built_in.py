@@ -20,9 +20,16 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
     # Imported here, because a program that only connects to engines needs none of it.
     from headway.pauses import pauses_extension
     from headway.peering import peering_extension
+    from headway.versions import versions_extension
     from headway.why import why_extension
 
-    return [_controllers, pauses_extension, partial(peering_extension, links=peer_links), why_extension]
+    return [
+        versions_extension,
+        _controllers,
+        pauses_extension,
+        partial(peering_extension, links=peer_links),
+        why_extension,
+    ]
 
 
 def _controllers(host: Host) -> Extension:

@@ -22,7 +22,7 @@ from headway.reconcile import Gate
 from headway.resource import Registry, ResourceId
 from headway.rpc import Channel
 from headway.run import ControllerStatus, Supervisor
-from headway.service import WriteRules
+from headway.service import Forms, WriteRules
 from headway.storage import Backend
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Host:
         network: the options of the network.
         process: the name of this process.
         journal: the record of what the controllers did; None without one.
+        forms: how the resources of each type are stored and shown. An extension sets it.
         loading: returns a block in which many objects arrive that stay in memory.
         informers: the caches of Headway's own controllers; in workers, those of the process.
         gate_of: makes the gate of a controller, given its full name. An extension sets it to stop controllers.
@@ -82,6 +83,7 @@ class Host:
     network: Network = field(default_factory=Network)
     process: str = ""
     journal: Journal | None = None
+    forms: Forms = field(default_factory=Forms)
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     informers: Informers = field(init=False)
     gate_of: Callable[[str], Gate] = Gate
@@ -122,6 +124,7 @@ class Extension:
             own ones too. The first is the innermost. They stand around the guard: a wrapper sees a call once its
             caller is admitted, before the rights are checked. It must not give a reply to another caller.
         rules: rules for what callers write.
+        openings: async functions that the engine calls before it serves. If one raises, the engine does not begin.
         tasks: async functions that run until the engine ends. An error of theirs ends the engine.
     """
 
@@ -131,6 +134,7 @@ class Extension:
     open_services: Sequence[Callable[[Host], Api]] = ()
     wraps: Sequence[Callable[[Any], Wrapper]] = ()
     rules: Sequence[WriteRules] = ()
+    openings: Sequence[Callable[[Host], Awaitable[None]]] = ()
     tasks: Sequence[Callable[[Host], Awaitable[None]]] = ()
 
 
@@ -144,7 +148,7 @@ def check_extensions(given: object, *, workers: bool = False) -> None:
             f"{repr_text(wrong[0] if wrong else given)}"
         )
     for each in given if workers else ():  # type: ignore[attr-defined]  # a Sequence
-        only_engine = ("late_apps", "services", "open_services", "wraps")
+        only_engine = ("late_apps", "services", "open_services", "wraps", "openings")
         if has := [name for name in only_engine if getattr(each, name)]:
             raise DeclarationError(
                 f"extensions of open_workers have apps and tasks, and {has[0]} belong to the process with the store: "

@@ -29,7 +29,7 @@ from headway.engine._store_health import StoreHealth
 from headway.engine._tracing import tracing_by
 from headway.rpc import Channel
 from headway.run import Supervisor
-from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
+from headway.storage import Backend, is_shared, last_leases, open_store, refuse_unfinished
 
 _PACE = 0.02
 """The interval, in seconds, at which the engine's own controllers read their streams.
@@ -115,7 +115,6 @@ async def run_engine(
             check_backend(backend)
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
-            replaced = await record_schemas(backend, registry)
             host = Host(
                 traced.store(backend),
                 registry,
@@ -126,7 +125,9 @@ async def run_engine(
                 loading=freeze.load,
             )
             own_extensions = [extension(host) for extension in own_parts]
-            services = EngineServices(host, own_extensions, extensions, topics, replaced)
+            for opening in (opening for each in (*own_extensions, *extensions) for opening in each.openings):
+                await opening(host)
+            services = EngineServices(host, own_extensions, extensions, topics)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not network.listen and last_leases(backend, lasting=True)
             async with (

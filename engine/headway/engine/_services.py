@@ -17,7 +17,6 @@ from headway.service import (
     DescribedTypes,
     LeaseService,
     LeaseWaits,
-    MigrationService,
     OpenSubscriptions,
     QuotaRules,
     QuotaService,
@@ -26,7 +25,6 @@ from headway.service import (
     StoreService,
     SubscribeService,
     TypesService,
-    Versions,
     watch_encoders,
 )
 from headway.storage import reads_copies
@@ -60,7 +58,6 @@ class EngineServices:
         own: Sequence[Extension] = (),
         extensions: Sequence[Extension] = (),
         topics: Mapping[str, Topic[Any]] | None = None,
-        replaced: Mapping[str, int] | None = None,
     ) -> None:
         self._host = host
         backend, registry = host.backend, host.registry
@@ -68,14 +65,13 @@ class EngineServices:
         self._topics = topics
         self._waits = LeaseWaits()
         self._streams = OpenSubscriptions()
-        versions = Versions(registry, host.report, replaced=replaced)
         refused_elsewhere = None if host.observer is None else host.observer.refused_elsewhere
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
         every = (*own, *extensions)
         of_resources: dict[str, Any] = {
             "rules": [QuotaRules(backend), *(rules for each in every for rules in each.rules)],
-            "versions": versions,
+            "forms": host.forms,
             "journal": None if host.journal is None else host.journal.writes,
             "encodings": self._encodings,
             "turns": KeyTurns(),
@@ -88,12 +84,11 @@ class EngineServices:
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
             partial(QuotaService, backend, registry, elsewhere=refused_elsewhere),
-            partial(SubscribeService, backend, registry, topics or {}, versions=versions, streams=self._streams),
+            partial(SubscribeService, backend, registry, topics or {}, forms=host.forms, streams=self._streams),
             *(partial(service, host) for each in own for service in each.services),
         ]
         host.ending.callback(self._waits.end)
         host.ending.callback(self._streams.end)
-        self._migration = partial(MigrationService, backend, registry)
         self._added: list[Callable[..., Any]] = [
             partial(service, host) for each in extensions for service in each.services
         ]
@@ -135,7 +130,7 @@ class EngineServices:
         """Return the services for clients on the network. Without a guard, every client may do everything."""
         registry = self._registry
         if guard is None:
-            further = [TypesService(registry, self._topics), self._migration(), *(service() for service in self._open)]
+            further = [TypesService(registry, self._topics), *(service() for service in self._open)]
             for each in further:
                 self._own.add(self._wrapped(each))
             return self._own
@@ -146,7 +141,7 @@ class EngineServices:
             # A caller without any right to a type or topic must not learn its schema.
             return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic, replies=replies)
 
-        everything: list[Callable[..., Any]] = [*self._shared, self._migration, types]
+        everything: list[Callable[..., Any]] = [*self._shared, types]
         guarded = [guard(service) for service in everything]
         guarded += [guard(service, serves_strangers=False) for service in self._added]
         return self._services(*guarded, *(service() for service in self._open))

@@ -24,8 +24,8 @@ from headway.page._search import Cursors
 from headway.page._whys import SharedWhys
 from headway.resource import Kind, Registry
 from headway.run import ControllerStatus, Supervisor
-from headway.service import Versions
 from headway.storage import Backend
+from headway.versions import Versions
 from headway.why import ObserveHost, controllers_now
 
 LOOK, ELSEWHERE, STUCK = "page: look", "page: other processes", "page: what is stuck"
@@ -77,7 +77,7 @@ class PageHost:
         at: the time of the last look, in seconds since 1970.
         searching: the number of searches in progress of each caller.
         cursors: where searches go on.
-        versions: resources as each version of their kind.
+        forms: resources as each version of their kind.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class PageHost:
         self.at = 0.0
         self.searching: dict[str, int] = {}
         self.cursors = Cursors()
-        self.versions = Versions(registry)
+        self.forms = Versions(registry)
         self._report = BoundedReport(report, _REPORTED)
         # The time of the first failure in a row, by path.
         self._failing: dict[str, float] = {}

@@ -22,7 +22,7 @@ from headway.resource import (
     redacted_resource,
     resource_key,
 )
-from headway.service import Conversions
+from headway.service import Ready
 from headway.storage import Backend, Within, list_part
 
 STEP = 10_000
@@ -99,7 +99,7 @@ async def find(
     after: Key | None,
     step: int = STEP,
     at_once: int = _AT_ONCE,
-    conversions: Conversions | None = None,
+    ready: Ready | None = None,
 ) -> Found:
     """Examine up to ``step`` resources after a key, and return the first ``rows`` that are wanted, in order of key."""
     found: list[pb.Resource] = []
@@ -110,8 +110,8 @@ async def find(
         # The name decides first, because that is the cheapest.
         named = [at for at, each in enumerate(page) if text in each.id.name]  # type: ignore[union-attr]  # ids are whole
         for at in named:
-            if conversions is not None and conversions.needs(page[at]):
-                await conversions.ready(page[at])
+            if ready is not None:
+                await ready(page[at])
             if wanted(resource := page[at]):
                 found.append(resource)
                 if len(found) == rows:

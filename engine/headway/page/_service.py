@@ -104,7 +104,8 @@ class PageService(Api, service=PAGE_SERVICE):
         described = repr(message._replace(type=pb.Type(), cursor="", rows=0)) + str(type.name)
         after = self._going_on(message.cursor, described)
         observes = self._observes
-        view, conversions = self._host.versions.view(type), self._host.versions.conversions(type)
+        form = self._host.forms.of(type)
+        view = form.view
 
         def wanted(resource: pb.Resource) -> bool:
             if message.failing:
@@ -121,7 +122,7 @@ class PageService(Api, service=PAGE_SERVICE):
             fails = await failing_of(self._host, type.kind)
             text, rows = message.text.lower(), message.rows
             about = (self._host.backend, type.kind, within, wanted, text, rows, after)
-            found = await find(*about, conversions=conversions)
+            found = await find(*about, ready=form.ready)
         answer: dict[str, Any] = {"columns": [*type.columns], "rows": []}
         for each in found.resources:
             # A payload may be large.

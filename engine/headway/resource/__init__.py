@@ -1,4 +1,4 @@
-"""The data model: types and their registry, ids, tenancy, resources, and the versions of a kind.
+"""The data model: types and their registry, ids, tenancy, and resources.
 
 Nothing here waits, reads a clock or does I/O. Start reading at `_types.py`, then `_resource.py`.
 """
@@ -44,6 +44,7 @@ from headway.resource._event import merged_events as merged_events
 from headway.resource._event import reason_problem as reason_problem
 from headway.resource._hooks import DEFAULT_UNIT as DEFAULT_UNIT
 from headway.resource._hooks import EMPTIED_FINALIZER as EMPTIED_FINALIZER
+from headway.resource._hooks import UNIT_KINDS as UNIT_KINDS
 from headway.resource._hooks import Hooks as Hooks
 from headway.resource._hooks import Need as Need
 from headway.resource._hooks import check_answer as check_answer
@@ -73,6 +74,7 @@ from headway.resource._pause import pause_name as pause_name
 from headway.resource._quota import QUOTA as QUOTA
 from headway.resource._quota import quota_problem as quota_problem
 from headway.resource._redact import redact_error as redact_error
+from headway.resource._redact import redact_payloads as redact_payloads
 from headway.resource._redact import redacted_resource as redacted_resource
 from headway.resource._redact import redacted_text as redacted_text
 from headway.resource._redact import secret_types as secret_types
@@ -100,15 +102,10 @@ from headway.resource._stream import SnapshotChunk as SnapshotChunk
 from headway.resource._stream import StreamItem as StreamItem
 from headway.resource._stream import position as position
 from headway.resource._types import ResourceType as ResourceType
-from headway.resource._unconverted import is_unconverted as is_unconverted
-from headway.resource._unconverted import of_former_schema as of_former_schema
-from headway.resource._unconverted import unconverted as unconverted
-from headway.resource._unconverted import unconverted_error as unconverted_error
-from headway.resource._unconverted import with_payload as with_payload
-from headway.resource._versions import BadConversion as BadConversion
-from headway.resource._versions import VersionChain as VersionChain
-from headway.resource._versions import in_version as in_version
-from headway.resource._versions import packing as packing
+from headway.resource._unreadable import is_unreadable as is_unreadable
+from headway.resource._unreadable import unreadable as unreadable
+from headway.resource._unreadable import unreadable_error as unreadable_error
+from headway.resource._unreadable import with_payload as with_payload
 from headway.resource._within import Within as Within
 from headway.resource._within import is_foreign_pair as is_foreign_pair
 from headway.resource._within import prefix_problem as prefix_problem

@@ -62,7 +62,7 @@ def redact_error(error: BaseException, resources: Iterable[Stored]) -> None:
     _scrub(error, [*_values(resources)])
 
 
-def redact_conversion(error: BaseException, payloads: Iterable[Payload]) -> None:
+def redact_payloads(error: BaseException, payloads: Iterable[Payload]) -> None:
     """Remove the values of the secret fields of these payloads from the texts of an exception, in place."""
     held = (secret_values(each).values() for each in payloads if holds_secrets(type(each)))
     _scrub(error, [value for values in held for value in values])

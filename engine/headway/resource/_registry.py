@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headway.base import did_you_mean
@@ -11,15 +11,18 @@ from headway.resource._builtin_types import BUILTIN_TYPES, RESERVED_GROUPS
 from headway.resource._hooks import UNIT_KINDS
 from headway.resource._ids import Kind, Scope, TypeName
 from headway.resource._types import ResourceType
-from headway.resource._versions import VersionChain, step_of
 
 
 class Registry:
-    """Types by name. Each name can be registered once. Those of `_builtin_types.py` are always there."""
+    """Types by name. Each name can be registered once. Those of `_builtin_types.py` are always there.
+
+    Attributes:
+        declared: what an add-on knows about a kind, such as `headway.versions.VersionChain`, which has `declare_in`.
+    """
 
     def __init__(self) -> None:
         self._types: dict[tuple[str, str, str], ResourceType[Any]] = {type.name: type for type in BUILTIN_TYPES}
-        self._chains: dict[Kind, VersionChain] = {}
+        self.declared: dict[Kind, Any] = {}
         # True while no type of a program is registered.
         self._declares_none = True
 
@@ -54,68 +57,10 @@ class Registry:
         self._types[type.name] = type
         self._declares_none = False
 
-    def add_converter(self, older: ResourceType[Any], newer: ResourceType[Any], up: object, down: object) -> None:
-        """Add a converter pair between two registered versions of a kind.
-
-        Raises:
-            DeclarationError: The pair is invalid, or doesn't extend the chain of the kind's other converters.
-        """
-        step = step_of(older, newer, up, down)
-        for type in (step.older, step.newer):
-            self._check_own(type, f"a converter from {step.older.name} to {step.newer.name}")
-        if step.older.kind in UNIT_KINDS:
-            raise DeclarationError(
-                f"a converter from {step.older.name} to {step.newer.name}: versions of {step.older.name.kind} need "
-                "no converters, since there is nothing to convert"
-            )
-        chain = self._chains.get(step.older.kind)
-        self._chains[step.older.kind] = VersionChain((step,)) if chain is None else chain.extended(step)
-
-    def store_as(self, type: ResourceType[Any]) -> None:
-        """Make this type the storage version of its kind.
-
-        Raises:
-            DeclarationError: No converter is declared for the version, or the kind has another storage version.
-        """
-        self._check_own(type, f"store_as({type.name})")
-        chain = self._chains.get(type.kind)
-        if chain is None or type.name.version not in chain:
-            raise DeclarationError(
-                f"store_as({type.name}): no converter is declared for this version; declare converters first"
-            )
-        if chain.named is not None and chain.named is not type:
-            raise DeclarationError(
-                f"store_as({type.name}): the storage version is already {chain.named.name}; a kind has only one"
-            )
-        self._chains[type.kind] = chain.storing(type)
-
-    def _check_own(self, type: ResourceType[Any], what: str) -> None:
-        if self._types.get(type.name) is not type:
-            raise DeclarationError(f"{what}: {type.name} is not registered in this app: declare it with app.type(...)")
-
-    def chain(self, kind: Kind) -> VersionChain | None:
-        """Return the versions of a kind that converters connect, or None if the kind has no converters."""
-        return self._chains.get(kind)
-
-    def chain_with(self, type: ResourceType[Any]) -> VersionChain | None:
-        """Return the versions that converters connect with this one, or None if it has no converters."""
-        chain = self._chains.get(type.kind)
-        return chain if chain is not None and type.name.version in chain else None
-
-    def add_chains(self, other: Registry) -> None:
-        """Add the converters and storage versions of another registry. Its types must be registered here too."""
-        for kind, chain in other._chains.items():
-            known = self._chains.get(kind)
-            for step in chain.steps:
-                if known is None or step not in known.steps:
-                    self.add_converter(*step)
-            if chain.named is not None:
-                self.store_as(chain.named)
-
-    @property
-    def chains(self) -> Sequence[VersionChain]:
-        """The version chains of all kinds that have converters."""
-        return list(self._chains.values())
+    def add_declared(self, other: Registry) -> None:
+        """Declare here what is declared about the kinds of another registry. Its types must be registered here too."""
+        for each in other.declared.values():
+            each.declare_in(self)
 
     def find(self, name: tuple[str, str, str]) -> ResourceType[Any] | None:
         """Return the type with this name, which may be a plain tuple, or None."""
@@ -141,7 +86,7 @@ class Registry:
         """Return a registry of the types that ``may_know`` accepts, for errors that must not name any other type."""
         made = Registry()
         made._types = {name: type for name, type in self._types.items() if may_know(type.name)}
-        made._chains = self._chains
+        made.declared = self.declared
         made._declares_none = self._declares_none
         return made
 

@@ -16,7 +16,7 @@ from headway.resource._ids import ResourceId
 from headway.resource._reserved import finalizers, set_finalizers
 from headway.resource._statuses import Statuses
 from headway.resource._stored import Stored
-from headway.resource._unconverted import is_unconverted, unconverted_error
+from headway.resource._unreadable import is_unreadable, unreadable_error
 
 if TYPE_CHECKING:
     from headway.resource._types import ResourceType
@@ -55,8 +55,8 @@ class Resource(Stored, Generic[T]):
         """
         if self._data is None:
             stored = self._message.data
-            if is_unconverted(self._message):
-                raise unconverted_error(self._message)
+            if is_unreadable(self._message):
+                raise unreadable_error(self._message)
             try:
                 self._data = decode(self.type.payload, stored.value if stored is not None else b"")
             except PayloadError as error:

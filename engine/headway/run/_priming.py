@@ -36,7 +36,7 @@ from headway.errors import (
     Unavailable,
 )
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unconverted, pb, resource_key
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unreadable, pb, resource_key
 
 STALL_LIMIT = 60.0
 _SILENCE = 30.0
@@ -209,7 +209,7 @@ class RunCaches:
 
     def _report_illegible(self, type: CachedType[Any], after: int, deleted: list[Applied]) -> None:
         """Report the deletions that a mapper may not map, because it cannot read the last state of the resource."""
-        illegible = [each for each in deleted if each.old is not None and is_unconverted(each.old)]
+        illegible = [each for each in deleted if each.old is not None and is_unreadable(each.old)]
         if illegible and type.name in {each.name for each in self._definition.watches}:
             why = (
                 f"{len(illegible)} of {len(deleted)} deleted resources, the last at revision {illegible[-1].revision}, "

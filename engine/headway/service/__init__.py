@@ -1,4 +1,4 @@
-"""The services over a store: of resources, subscriptions, leases, migration, types and the store itself.
+"""The services over a store: of resources, subscriptions, leases, types and the store itself.
 
 Each verb has a file. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 
@@ -23,13 +23,14 @@ from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
 from headway.service._deletion import tombstone_of as tombstone_of
 from headway.service._encodings import ResourceEncodings as ResourceEncodings
+from headway.service._forms import Form as Form
+from headway.service._forms import Forms as Forms
+from headway.service._forms import Ready as Ready
+from headway.service._forms import Update as Update
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._list import admit_within as admit_within
-from headway.service._migrate import MIGRATION_SERVICE as MIGRATION_SERVICE
-from headway.service._migrate import Migrated as Migrated
-from headway.service._migrate import MigrationService as MigrationService
-from headway.service._migrate import migrate as migrate
+from headway.service._pages import PageTokens as PageTokens
 from headway.service._position import POSITION as POSITION
 from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
@@ -39,6 +40,7 @@ from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._sizes import memory_size as memory_size
 from headway.service._spaced_bookmarks import SpacedBookmarks as SpacedBookmarks
 from headway.service._status_bounds import check_statuses as check_statuses
 from headway.service._subscribe import SUBSCRIBE as SUBSCRIBE
@@ -57,8 +59,6 @@ from headway.service._types import DescribedTypes as DescribedTypes
 from headway.service._types import TypesRequest as TypesRequest
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
-from headway.service._versions import Conversions as Conversions
-from headway.service._versions import Versions as Versions
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
 from headway.service._watch_wire import copied as copied

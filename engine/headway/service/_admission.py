@@ -17,7 +17,6 @@ from headway.resource import (
     Resource,
     ResourceType,
     check_answer,
-    is_unconverted,
     name_problem,
     pb,
     quoted,
@@ -28,6 +27,7 @@ from headway.resource import (
 )
 from headway.service._access import AccessChecks, WriteRules
 from headway.service._bounds import check_metadata, check_payload, check_text
+from headway.service._context import Context
 from headway.service._fences import admit_fence
 from headway.service._payload_names import short_name
 from headway.service._status_bounds import check_statuses
@@ -124,14 +124,13 @@ def rules_for(access: AccessChecks, kind: Kind, key: Key) -> Sequence[WriteRules
     return access.rules if kind in access.ruled_kinds or key[0] not in _ORDINARY_PARTITIONS else ()
 
 
-def admit_resource(
-    access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None
-) -> Steps[Admitted]:
+def admit_resource(context: Context, resource: pb.Resource | None, fence: pb.Fence | None = None) -> Steps[Admitted]:
     """Check everything that Write checks before it looks at the store.
 
     The caller's rights are checked before the hooks, which are the program's own code, and before all fields other than
     names. Raises ProgramFailed for any failure that is not a refusal.
     """
+    access = context.access
     try:
         if resource is None:
             raise InvalidArgument("resource is required")
@@ -152,8 +151,8 @@ def admit_resource(
             check_statuses(resource.status)
         data, decoded, payload_name = resource.data, None, ""
         if data is not None and data.type_url != type.type_url:
-            if is_unconverted(resource) and access.registry.chain_with(type) is not None:
-                # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
+            if context.forms.of(type).carries(resource):
+                # The payload stays as it is stored. Hooks could not read it either.
                 return Admitted(type, key, resource, resource, checked_fence, "", None)
             name = short_name(data.type_url)
             if name not in (short_name(type.type_url), type.former_name):

@@ -9,7 +9,7 @@ from headway.journal import WriteJournal
 from headway.resource import Registry, pb
 from headway.service._access import AccessChecks, Permissions, WriteRules
 from headway.service._encodings import ResourceEncodings
-from headway.service._versions import Versions
+from headway.service._forms import Forms
 from headway.storage import Backend
 
 
@@ -18,7 +18,7 @@ class Context:
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.
-        versions: converts between versions of a kind; shared by all services over a store. None creates a new one.
+        forms: how the resources of each type are stored and shown; shared by all services over a store.
         privileged: True for Headway's own controllers. Rules of extensions may refuse to others what these write.
         rules: the rules of extensions for writes.
         journal: records the committed writes with their writers; None records nothing.
@@ -42,7 +42,7 @@ class Context:
         registry: Registry,
         permissions: Permissions | None = None,
         *,
-        versions: Versions | None = None,
+        forms: Forms | None = None,
         privileged: bool = False,
         rules: Sequence[WriteRules] = (),
         journal: WriteJournal | None = None,
@@ -52,6 +52,6 @@ class Context:
     ) -> None:
         self.backend = backend
         self.access = AccessChecks(permissions, registry, privileged=privileged, rules=rules)
-        self.versions = versions or Versions(registry)
+        self.forms = forms or Forms()
         self.turns = turns or KeyTurns()
         self.journal, self.encodings, self.reads = journal, encodings, reads

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ulid_transform import ulid_now
 
-from headway.base import in_slices
 from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidArgument
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
 from headway.service._context import Context
-from headway.service._storage_version import StorageVersion
+from headway.service._forms import Form
 from headway.service._writing import Units, check_staying, new_id
 from headway.storage import Operation, Put, Read, Require
 
@@ -41,7 +40,7 @@ def check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> No
 async def creation(
     read: Read,
     context: Context,
-    form: StorageVersion | None,
+    form: Form,
     units: Units,
     kind: Kind,
     key: Key,
@@ -67,8 +66,7 @@ async def creation(
         metadata=resource.metadata,
         data=resource.data,
     )
-    if form is not None:
-        prepared = await in_slices(form.created(prepared))
+    prepared = await form.created(prepared)
     check_staying(units, resource.id)
     return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
 
@@ -103,12 +101,13 @@ async def _found_owner(read: Read, context: Context, owner: pb.Id) -> tuple[pb.I
     when their owner is deleted.
     """
     name = resource_id(owner)
+    form = context.forms.of(context.access.registry.resolve(name.type))
     stored, _ = await read(name.type.unversioned, name.key)
     if (
         stored is None
         or stored.id is None
         or (owner.uid and stored.id.uid != owner.uid)
-        or not context.access.shows(context.versions.named(name.type, stored))
+        or not context.access.shows(await form.shown(stored))
     ):
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
         raise InvalidArgument(f"resource.owner: {name}{with_uid} not found; create it first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.api import Call
-from headway.base import in_slices, utc_now
+from headway.base import utc_now
 from headway.errors import Conflict, HeadwayError
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, Position, finalizers, is_marked, pb, resource_id
 from headway.service._admission import admit_id, rules_for
@@ -11,7 +11,6 @@ from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._deletion import check_done, removal_with, tombstone_of
 from headway.service._fences import admit_fence, check_fence
-from headway.service._read import checked_version
 from headway.service._writing import attempt, check_deletable, check_store, generation_after
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
@@ -38,7 +37,7 @@ async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb
     check_deletable(type.kind, request.id.name)
     wanted_uid = given_uid = request.id.uid
     name = resource_id(request.id)
-    view = context.versions.view(type)
+    form = context.forms.of(type)
 
     def check_guess() -> None:
         """Refuse a version guessed by a caller who may not read the resource, whether or not another one is stored."""
@@ -50,9 +49,7 @@ async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb
         nonlocal wanted_uid
         check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
-        if stored is not None:
-            await in_slices(context.versions.converting(type, stored))
-        seen = None if stored is None else view(stored)
+        seen = None if stored is None else await form.seen(stored)
         shown = stored is not None and access.shows(stored if seen is None else seen)
         if stored is None or stored.id is None or not (shown or _is_meant(stored, seen, wanted_uid)):
             await check_fence(backend, fence)
@@ -66,7 +63,7 @@ async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb
         if not shown and request.version != stored.version:
             check_guess()
         try:
-            checked_version(stored, seen, type.name.version)
+            form.checked(stored, seen)
             if request.version and request.version != stored.version:
                 raise Conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
             if type.kind == TOMBSTONE.kind and not finalizers(stored.metadata):
@@ -94,8 +91,7 @@ async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
         if context.journal is not None:
             context.journal.add(position.revision, type.name, key, "marked for deletion", fence, access.caller_name)
-        await in_slices(context.versions.converting(type, marked))
-        return pb.DeleteResponse(position=position.message(), resource=view(marked))
+        return pb.DeleteResponse(position=position.message(), resource=await form.seen(marked))
 
     reply = await attempt(once, context.turns, (type.kind, key), blanket=not request.version)
     if (left := reply.resource) is not None:

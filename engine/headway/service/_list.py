@@ -26,9 +26,9 @@ from headway.service._access import AccessChecks
 from headway.service._admission import Type, admit_id, resolve
 from headway.service._bounds import check_prefix, check_text
 from headway.service._context import Context
+from headway.service._forms import Ready, View, are_stored_as
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
-from headway.service._versions import Conversions, View, are_of_version
 from headway.storage import Backend, Within, open_watch, owned_parts
 
 _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
@@ -38,10 +38,10 @@ _BY_TYPE = "list or watch the types that it owns, and look for its uid in their 
 async def list_type(context: Context, call: Call, request: pb.ListRequest) -> pb.ListResponse | Encoded:
     """Return the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
 
-    Resources stored as another version of the kind are converted, or left out if no converter exists. The result is a
-    consistent snapshot of one revision.
+    Resources that are stored as another version of the kind, and cannot be shown as this one, are left out. The result
+    is a consistent snapshot of one revision.
     """
-    backend, access, versions = context.backend, context.access, context.versions
+    backend, access = context.backend, context.access
     collected = ListReply(call, _PAGES, context)
     type = resolve(access, request.type, "type")
     if request.tenancy is None:
@@ -53,7 +53,8 @@ async def list_type(context: Context, call: Call, request: pb.ListRequest) -> pb
         raise InvalidArgument(
             f"page_size {request.page_size} must be from 1 to {MAX_PAGE}, or 0 for everything at once"
         )
-    view, conversions = versions.view(type), versions.conversions(type)
+    form = context.forms.of(type)
+    view = form.view
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not all(term(resource.metadata) for term in terms):
@@ -65,17 +66,17 @@ async def list_type(context: Context, call: Call, request: pb.ListRequest) -> pb
     if request.page_size or request.page_token:
         query = f"{type.name} {within} {request.metadata_filter}"
         tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
-        next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected, conversions)
+        next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected, form.ready)
     else:
         if selector_problem("metadata_filter", request.metadata_filter) is None:
             # The store reads less. The terms are compared in any case.
             within = within._replace(metadata=selected(request.metadata_filter))
         # Where nothing is hidden or filtered, resources need no look each, unless they are of another version.
         version = None if terms or access.restricted else type.name.version
-        here = await _read_cut(backend, type.kind, within, wanted, collected, version, conversions)
+        here = await _read_cut(backend, type.kind, within, wanted, collected, version, form.ready)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
-    at = here._replace(versions=access.contained(type.name, versions.contained(type)))
+    at = here._replace(versions=access.contained(type.name, form.contained))
     return collected.reply(pb.ListResponse(position=at.message(), next_page_token=next_page))
 
 
@@ -86,7 +87,7 @@ async def _read_cut(
     wanted: View,
     collected: ListReply,
     version: str | None,
-    conversions: Conversions | None,
+    ready: Ready | None,
 ) -> Position:
     """Keep all wanted resources of one revision, ordered by key, and return its position.
 
@@ -101,11 +102,11 @@ async def _read_cut(
                 item = await watch.next()
                 if isinstance(item, SnapshotChunk):
                     sorted_by_store = sorted_by_store and item.in_order
-                    if version is not None and are_of_version(item.resources, version):
+                    if version is not None and are_stored_as(item.resources, version):
                         collected.add_all(item.resources)
                         await give_way()
                     else:
-                        await _collect(item.resources, wanted, collected, conversions)
+                        await _collect(item.resources, wanted, collected, ready)
                 elif isinstance(item, EndOfSnapshot):
                     break
                 # It is not needed while this list waits for its next turn.
@@ -125,11 +126,11 @@ def _compacted_refused() -> Iterator[None]:
 
 
 async def _collect(
-    resources: Sequence[pb.Resource], wanted: View, collected: ListReply, conversions: Conversions | None = None
+    resources: Sequence[pb.Resource], wanted: View, collected: ListReply, ready: Ready | None = None
 ) -> None:
     for index, resource in enumerate(resources, 1):
-        if conversions is not None and conversions.needs(resource):
-            await conversions.ready(resource)
+        if ready is not None:
+            await ready(resource)
         if (seen := wanted(resource)) is not None:
             collected.add(seen)
         if index % TURN == 0:
@@ -170,10 +171,9 @@ async def list_by_owner(
 ) -> pb.ListByOwnerResponse | Encoded:
     """Return all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
 
-    If a kind has converters, each resource is returned as its storage version, or as a version that the caller may
-    read.
+    Each is returned as it is stored, or as the first of its forms that the caller may read, if it has several.
     """
-    backend, access, versions = context.backend, context.access, context.versions
+    backend, access, forms = context.backend, context.access, context.forms
     collected = ListReply(call, _BY_TYPE, context)
     requested = request.owner
     _admit_owner(access, requested)
@@ -186,7 +186,7 @@ async def list_by_owner(
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not _names_owner(requested, resource.owner):
             return None
-        return next((each for each in versions.views(resource) if access.shows(each)), None)
+        return next((each for each in forms.views(resource) if access.shows(each)), None)
 
     with _compacted_refused():
         owned, here = await owned_parts(backend, requested.uid)

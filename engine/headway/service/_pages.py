@@ -21,8 +21,8 @@ from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._context import Context
 from headway.service._encodings import ResourceEncodings, in_pieces
+from headway.service._forms import Ready, View
 from headway.service._sizes import least_size
-from headway.service._versions import Conversions, View
 from headway.storage import Backend, Within, list_part
 
 MAX_REPLY = 64 << 20
@@ -235,7 +235,7 @@ async def read_page(
     request: pb.ListRequest,
     wanted: View,
     collected: ListReply,
-    conversions: Conversions | None,
+    ready: Ready | None,
 ) -> tuple[str, Position]:
     """Read one page into ``collected``. Return the next page's token and the position of the first read.
 
@@ -257,8 +257,8 @@ async def read_page(
             for index, resource in enumerate(stored, 1):
                 if index % TURN == 0:
                     await give_way()
-                if conversions is not None and conversions.needs(resource):
-                    await conversions.ready(resource)
+                if ready is not None:
+                    await ready(resource)
                 if (seen := wanted(resource)) is not None:
                     if size and collected.last and (collected.count == size or collected.is_full()):
                         return tokens.token(*collected.last), position

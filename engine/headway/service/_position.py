@@ -81,9 +81,9 @@ async def check_known(backend: Backend, kind: Kind, known: Position | None) -> N
 def check_versions(type: TypeName, contained: str, resume_after: Position) -> None:
     """Raise HistoryCompacted if a watch would resume one that contained other versions of the kind, or other resources.
 
-    Converters have been declared or removed since then, or the caller's rights have changed. Earlier changes are not
-    sent again. A resumed watch would therefore lack the resources that have become visible, and keep those that no
-    longer are.
+    What the type's form contains has changed since then, or the caller's rights have. Earlier changes are not sent
+    again. A resumed watch would therefore lack the resources that have become visible, and keep those that no longer
+    are.
     """
     if resume_after.versions in (ANY_VERSIONS, contained):
         return

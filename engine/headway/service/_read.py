@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from headway.api import Call
-from headway.base import in_slices
-from headway.errors import InvalidArgument, NotFound
-from headway.resource import pb, resource_id, type_name
+from headway.errors import NotFound
+from headway.resource import pb, resource_id
 from headway.service._admission import admit_id
 from headway.service._context import Context
 from headway.service._position import check_revision
@@ -23,20 +22,9 @@ async def read(context: Context, _call: Call, request: pb.ReadRequest) -> pb.Rea
     nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise NotFound(nothing)
-    await in_slices(context.versions.converting(type, stored))
-    seen = context.versions.view(type)(stored)
+    form = context.forms.of(type)
+    seen = await form.seen(stored)
     # A resource whose content the caller may not read is refused in the same words as a missing one.
     if not access.shows(stored if seen is None else seen):
         raise NotFound(nothing)
-    return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
-
-
-def checked_version(stored: pb.Resource, seen: pb.Resource | None, wanted: str) -> pb.Resource:
-    """Return the resource ``seen`` in the wanted version. Refuse the request if no converter leads to that version."""
-    if seen is None:
-        assert stored.id is not None
-        raise InvalidArgument(
-            f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, but was requested as version "
-            f"{wanted!r}; use the stored one, write it as {wanted!r} first, or declare a converter between them"
-        )
-    return seen
+    return pb.ReadResponse(resource=form.checked(stored, seen), position=position.message())

@@ -19,7 +19,7 @@ from headway.resource import (
     resource_key,
 )
 from headway.service._access import AccessChecks
-from headway.service._versions import View
+from headway.service._forms import View
 from headway.storage import ending_commits
 
 
@@ -31,7 +31,7 @@ class Reader:
     ever.
 
     Args:
-        view: returns a stored resource as the reader's version, if a converter leads there.
+        view: returns a stored resource as the reader's version, if it can be shown as that.
         resumed: True if the stream has no snapshot, so that what the reader has is not known here.
     """
 

@@ -15,10 +15,10 @@ from headway.api import Call, Exhausted, SubscribeApi, stream
 from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import Registry, SnapshotChunk
 from headway.service._context import Context
+from headway.service._forms import Forms
 from headway.service._position import current_position
 from headway.service._subscribe_admission import SubscribePermissions, Wanted, admit_subscription
 from headway.service._subscribe_sources import StoreSource, TopicSource
-from headway.service._versions import Versions
 from headway.storage import Backend
 from headway.subscription import (
     Commit,
@@ -96,7 +96,7 @@ class SubscribeService(SubscribeApi):
 
     Args:
         permissions: what the caller may do; without them, every caller may do everything.
-        versions: converts between versions of a kind; shared by all services over a store. None creates a new one.
+        forms: how the resources of each type are stored and shown; shared by all services over a store.
         streams: the open subscriptions; shared by all services over a store. None creates a new one.
     """
 
@@ -107,10 +107,10 @@ class SubscribeService(SubscribeApi):
         topics: Mapping[str, Topic[Any]],
         permissions: SubscribePermissions | None = None,
         *,
-        versions: Versions | None = None,
+        forms: Forms | None = None,
         streams: OpenSubscriptions | None = None,
     ) -> None:
-        self._context = Context(backend, registry, permissions, versions=versions)
+        self._context = Context(backend, registry, permissions, forms=forms)
         self._topics = topics
         self._permissions = permissions
         self._streams = OpenSubscriptions() if streams is None else streams

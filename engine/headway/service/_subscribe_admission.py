@@ -220,7 +220,7 @@ def _resume_after(message: subscribe_pb.Position | None) -> SubscriptionPosition
 def _selection(context: Context, permissions: SubscribePermissions | None, wanted: Wanted) -> str:
     """Return the digest of what is selected and of the caller's rights."""
     lines = [
-        f"{type.name} {context.versions.contained(type)} {tuple(part.within)} {part.name}"
+        f"{type.name} {context.forms.of(type).contained} {tuple(part.within)} {part.name}"
         for type, parts in wanted.types
         for part in parts
     ]

@@ -13,10 +13,9 @@ from headway.resource import Change, Changes, EndOfSnapshot, Position, SnapshotC
 from headway.service._access import ask
 from headway.service._admission import Type
 from headway.service._context import Context
+from headway.service._forms import is_stored_as
 from headway.service._reader import Reader
 from headway.service._subscribe_admission import Part, SubscribePermissions
-from headway.service._versions import View
-from headway.service._watch_list import is_of_version
 from headway.storage import Watch, Within
 from headway.subscription import ANY_SUBJECT, CommitMerge, Topic, TopicEvent, TopicPosition
 
@@ -161,10 +160,8 @@ class _Tail:
         self.first: Position | None = None
         self.watch: Watch | None = None
         self._access = context.access
-        self._versions = context.versions
-        self._view: View = context.versions.view(type)
-        self._conversions = context.versions.conversions(type)
-        self._reader = Reader(self._access, self._view)
+        self._form = context.forms.of(type)
+        self._reader = Reader(self._access, self._form.view)
         # True if every change of the kind is sent as it is stored, as long as it is of this version.
         self._whole = parts[0].everything and not context.access.restricted
         self._version = type.name.version
@@ -172,18 +169,18 @@ class _Tail:
     def begin_snapshot(self) -> None:
         """Begin anew, because the reader gets a snapshot."""
         self.first = None
-        self._reader = Reader(self._access, self._view)
+        self._reader = Reader(self._access, self._form.view)
 
     def resume(self) -> None:
         """Continue for a reader that has something already."""
-        self._reader = Reader(self._access, self._view, resumed=True)
+        self._reader = Reader(self._access, self._form.view, resumed=True)
 
     async def open(self, backend: Any, after: Position) -> None:
         """Open the watch of the changes after a position. `close` closes it, also if this raises."""
         within = self.parts[0].within if len(self.parts) == 1 else Within()
         # First, because the store refuses a position of another store, whose revision means nothing here.
         self.watch = await backend.watch(self.type.kind, within, after)
-        self._versions.check_schema(self.type, after)
+        self.watch = self._form.resumed(self.watch, after)
 
     def close(self) -> None:
         if self.watch is not None:
@@ -192,7 +189,7 @@ class _Tail:
 
     async def shown(self, chunk: SnapshotChunk, index: int) -> SnapshotChunk:
         """Return the resources of a part's snapshot that the caller may read and that no earlier part contains."""
-        if self._whole and is_of_version(chunk, self._version):
+        if self._whole and is_stored_as(chunk, self._version):
             return chunk
         part, earlier = self.parts[index], self.parts[:index]
         found: list[pb.Resource] = []
@@ -209,7 +206,7 @@ class _Tail:
 
     async def visible(self, item: Changes) -> Sequence[Change]:
         """Return the changes that are selected and that the caller may read."""
-        if self._whole and is_of_version(item, self._version):
+        if self._whole and is_stored_as(item, self._version):
             return item.changes
         selected = [each for each in item.changes if self._selects(each)]
         for each in selected:
@@ -217,8 +214,8 @@ class _Tail:
         return self._reader.changes(selected)
 
     async def _ready(self, resource: pb.Resource) -> None:
-        if self._conversions is not None and self._conversions.needs(resource):
-            await self._conversions.ready(resource)
+        if self._form.ready is not None:
+            await self._form.ready(resource)
 
     def _selects(self, change: Change) -> bool:
         key = resource_key(change.resource)

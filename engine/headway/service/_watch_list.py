@@ -19,19 +19,19 @@ from headway.resource import (
     ScopeConfirmed,
     SnapshotChunk,
     StreamItem,
+    Within,
     pb,
     position,
 )
 from headway.service._admission import resolve
 from headway.service._bounds import check_selector
 from headway.service._context import Context
+from headway.service._forms import Form, is_stored_as
 from headway.service._list import admit_within
-from headway.service._position import check_known, check_position
+from headway.service._position import check_known, check_position, check_versions
 from headway.service._reader import Reader
-from headway.service._resumed import open_checked_watch
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
-from headway.service._versions import are_of_version, made_ready
-from headway.storage import SkipsUnrelated
+from headway.storage import Backend, SkipsUnrelated, Watch, open_watch
 
 Watched: TypeAlias = StreamItem | ScopeConfirmed
 """What a watch sends. An encoder turns it into WatchEvents."""
@@ -40,7 +40,7 @@ Watched: TypeAlias = StreamItem | ScopeConfirmed
 @stream
 async def watch_list(context: Context, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Watched, None]:
     """Yield a snapshot of a type, its end, and then every change, each as far as the caller may read it."""
-    backend, access, versions = context.backend, context.access, context.versions
+    backend, access = context.backend, context.access
     type = resolve(access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
     access.check_list(type.name, within, "watch")
@@ -52,15 +52,15 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
         raise InvalidArgument("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
     # A client that does not know bookmarks would take each for an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
-    version, view = type.name.version, versions.view(type)
-    contained = access.contained(type.name, versions.contained(type))
+    version, form = type.name.version, context.forms.of(type)
+    contained = access.contained(type.name, form.contained)
     resume_after = position(request.resume_after)
-    watch = await open_checked_watch(context, type, within, contained, resume_after)
+    watch = await _opened(backend, form, within, contained, resume_after)
     # Check after opening the watch: if the history has been replaced by now, that also ends the watch.
     await check_known(backend, type.kind, position(request.known))
 
     behind: list[StreamItem] = []
-    reader = Reader(access, view, resumed=resume_after is not None)
+    reader = Reader(access, form.view, resumed=resume_after is not None)
     as_listed = context.as_listed if type.kind == TOMBSTONE.kind else None
     here = Position("", "", 0)
 
@@ -78,7 +78,7 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
                 items = [replace(item, position=here)]
         return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
-    converted = partial(made_ready, versions.conversions(type), visible)
+    shown = partial(form.items, visible)
     skipping = watch if isinstance(watch, SkipsUnrelated) else None
     next_change = watch.next if skipping is None else skipping.next_change
     # A caller without bookmarks receives nothing for a commit that changes nothing for it.
@@ -86,7 +86,7 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
 
     async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
         while not behind:
-            behind[:] = reversed(await converted(await upcoming()))
+            behind[:] = reversed(await shown(await upcoming()))
         return behind.pop()
 
     def poll_visible() -> StreamItem | None:
@@ -110,7 +110,7 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
         """Return the next item as it is sent, and True if it ends the snapshot."""
         async with context.reads or nullcontext():
             item = await upcoming()
-            items = [item] if not directly or is_of_version(item, version) else await converted(item)
+            items = [item] if not directly or is_stored_as(item, version) else await shown(item)
             return [await encode(each) for each in items], isinstance(item, EndOfSnapshot)
 
     try:
@@ -126,15 +126,29 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
                 break
         while True:
             item = await upcoming()
-            if not directly or is_of_version(item, version):
+            if not directly or is_stored_as(item, version):
                 yield item
             else:
-                for each in await converted(item):
+                for each in await shown(item):
                     yield each
             if snapshot_only and isinstance(item, EndOfSnapshot):
                 break
     finally:
         watch.close()
+
+
+async def _opened(backend: Backend, form: Form, within: Within, contained: str, resume_after: Position | None) -> Watch:
+    """Open a watch of a type. Raise HistoryCompacted if it would resume one that contained other resources."""
+    # First, because the store refuses a position of another store, whose revision and versions mean nothing here.
+    watch = await open_watch(backend, form.type.kind, within, resume_after)
+    if resume_after is None:
+        return watch
+    try:
+        check_versions(form.type.name, contained, resume_after)
+        return form.resumed(watch, resume_after)
+    except BaseException:
+        watch.close()
+        raise
 
 
 def _in_form(item: StreamItem, form: Callable[[pb.Resource], pb.Resource]) -> StreamItem:
@@ -143,17 +157,3 @@ def _in_form(item: StreamItem, form: Callable[[pb.Resource], pb.Resource]) -> St
     if isinstance(item, Changes):
         return Changes([each._replace(resource=form(each.resource)) for each in item.changes])
     return item
-
-
-def is_of_version(item: StreamItem, version: str) -> bool:
-    """Return True if all resources of an item are stored as this version; False for items without resources."""
-    if isinstance(item, Changes):
-        for change in item.changes:
-            if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # stored ids are whole
-                break
-        else:
-            return True
-        return False
-    if isinstance(item, SnapshotChunk):
-        return are_of_version(item.resources, version)
-    return False

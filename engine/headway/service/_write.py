@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from headway import errors
@@ -28,9 +28,8 @@ from headway.service._context import Context
 from headway.service._create import check_created, creation, determined_ending
 from headway.service._deletion import check_frozen, check_marking, removal_after
 from headway.service._fences import check_fence
+from headway.service._forms import Form
 from headway.service._payload_names import check_payload_name
-from headway.service._read import checked_version
-from headway.service._storage_version import StorageVersion
 from headway.service._writing import (
     NO_UNITS,
     Units,
@@ -42,16 +41,14 @@ from headway.service._writing import (
     needs_units,
     new_id,
 )
-from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError, version_of
+from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError
 
 ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
 
 
 async def write(context: Context, _call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and return it as stored, with its new version and generation."""
-    admitted = _Write(
-        context, request, await in_slices(admit_resource(context.access, request.resource, request.fence))
-    )
+    admitted = _Write(context, request, await in_slices(admit_resource(context, request.resource, request.fence)))
     optimistic = getattr(context.backend, "read_optimistic", None)
     if optimistic is not None:
         try:
@@ -88,11 +85,9 @@ class _Write:
         if request.create_only or request.create_token:
             self.ending = determined_ending(request, self.type.kind, self.key)
         self.may_mark = not is_marked(self.resource.metadata) or access.may_delete(self.id)
-        # Most kinds have no converters and are stored as written. A payload that does not decode is not converted.
-        chain = access.registry.chain_with(self.type)
-        self.form: StorageVersion | None = None
-        if chain is not None and self.undecodable is None:
-            self.form = StorageVersion(context.versions, chain, self.type)
+        self.form = context.forms.of(self.type)
+        # A payload that does not decode is stored as written.
+        self.storing = self.form if self.undecodable is None else Form(self.type)
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Read before the commit. The commit has a checkpoint, so the read does without one if the store can."""
@@ -114,20 +109,22 @@ class _Write:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
                 raise errors.AlreadyExists("")
             return await self._created_before(stored, at)
-        if stored is not None and self.form is not None:
-            await in_slices(context.versions.converting(type, stored))
         if not self.may_mark:
-            access.check_marking(self.id, context.versions.shown(type, stored))
+            access.check_marking(self.id, None if stored is None else await self.form.shown(stored))
         operations: tuple[Operation, ...]
         if stored is None:
             prepared, operations = await self._creation(read, units)
         else:
             try:
-                prepared = await in_slices(self._replacement(stored))
+                # Check this first: a writer who has read something else has to read again.
+                _check_current(stored, self.resource)
+                await self._check_payload(stored)
+                for rules in rules_for(access, type.kind, key):
+                    rules.replace(access, type, key, stored, self.resource)
+                prepared = await in_slices(self.storing.replaced(stored, self.resource, _update))
             except HeadwayError as error:
-                # Even if nothing is converted, the caller's rights are those for the version that the request names.
-                shown = context.versions.shown(type, stored)
-                assert shown is not None
+                # The caller's rights are those for the version that the request names.
+                shown = await self.form.shown(stored)
                 if not access.shows(shown) and stored.id is not None and self.id.uid != stored.id.uid:
                     # Answer as for a free name, so that a guess does not reveal that this one is taken.
                     await self._creation(read, units)
@@ -145,53 +142,33 @@ class _Write:
         if context.journal is not None and type is not EVENT:
             verb = "created" if stored is None else "written"
             context.journal.add(position.revision, type.name, key, verb, self.fence, access.caller_name)
-        answer = prepared if self.form is None else await in_slices(self.form.shown(prepared))
+        answer = await self.storing.shown(prepared)
         if access.restricted:
             answer = access.answered(answer, self.given)
         return pb.WriteResponse(resource=answer, position=position.message())
 
     async def _created_before(self, stored: pb.Resource, at: Position) -> pb.WriteResponse:
         """Return the response to a repeated creation. Refuse a creation whose name another one took."""
-        access, type = self.context.access, self.type
+        access = self.context.access
         await check_fence(self.context.backend, self.fence)
         check_created(stored, self.resource, self.ending)
-        await in_slices(self.context.versions.converting(type, stored))
+        seen = await self.form.seen(stored)
         try:
-            created = checked_version(stored, self.context.versions.view(type)(stored), type.name.version)
+            created = self.form.checked(stored, seen)
         except HeadwayError as error:
             access.redact(error, stored)
             raise
         answer = access.answered(created, self.given) if access.restricted else created
         return pb.WriteResponse(resource=answer, position=at.message())
 
-    def _creation(self, read: Read, units: Units) -> Awaitable[tuple[pb.Resource, tuple[Operation, ...]]]:
+    async def _creation(self, read: Read, units: Units) -> tuple[pb.Resource, tuple[Operation, ...]]:
         """Return the resource as it will be created, and the operations of the commit."""
-        self._check_payload(None)
+        await self._check_payload(None)
         again, ending = self.creates_again, self.ending
-        about = (self.context, self.form, units, self.type.kind, self.key, self.resource)
-        return creation(read, *about, recreates=again, ending=ending)
+        about = (self.context, self.storing, units, self.type.kind, self.key, self.resource)
+        return await creation(read, *about, recreates=again, ending=ending)
 
-    def _replacement(self, stored: pb.Resource) -> Steps[pb.Resource]:
-        """Return the resource that will replace the stored one. If others write meanwhile, the commit fails."""
-        # Check this first: a writer who has read something else has to read again.
-        _check_current(stored, self.resource)
-        self._check_payload(stored)
-        form, resource = self.form, self.resource
-        access = self.context.access
-        for rules in rules_for(access, self.type.kind, self.key):
-            rules.replace(access, self.type, self.key, stored, resource)
-        if form is None or version_of(stored) not in form.chain:
-            # If there are converters, but none connects the two versions, the resource moves to the writer's version.
-            updated = yield from _update(self.type, stored, resource)
-            return updated if form is None else (yield from form.created(updated))
-        carried = yield from form.carries_on(stored, resource)
-        if carried is not None:
-            return (yield from _update(form.chain.type_of(version_of(stored)), stored, carried))
-        # The update applies to what the writer sees.
-        seen = yield from form.seen(stored)
-        return (yield from form.updated(stored, seen, (yield from _update(self.type, seen, resource))))
-
-    def _check_payload(self, stored: pb.Resource | None) -> None:
+    async def _check_payload(self, stored: pb.Resource | None) -> None:
         """Refuse a payload with a restriction, unless the caller has read the same one from the store.
 
         A payload under an older type name, or one that does not decode, may only be written back as it is stored.
@@ -203,7 +180,8 @@ class _Write:
             return
         access = self.context.access
         if self.payload_name:
-            check_payload_name(access, self.type, self.payload_name, self.context.versions.shown(self.type, stored))
+            shown = None if stored is None else await self.form.shown(stored)
+            check_payload_name(access, self.type, self.payload_name, shown)
         # A caller who may not read the resource could otherwise confirm a guess of its stored payload.
         if self.undecodable is not None and not (_carries(stored, self.resource) and access.may_read(self.id)):
             raise InvalidArgument(self.undecodable)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import trio
 
 from headway.api import Call
-from headway.base import in_slices, utc_now
+from headway.base import utc_now
 from headway.errors import Conflict, FailedPrecondition, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import copy_message
 from headway.resource import (
     EVENT,
-    ResourceType,
     name_problem,
     pb,
     quoted,
@@ -28,7 +26,6 @@ from headway.service._admission import admit_id, rules_for
 from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._fences import admit_fence, check_fence
-from headway.service._read import checked_version
 from headway.service._status_bounds import check_status, room_problem
 from headway.service._writing import attempt, check_store, check_units, needs_units
 from headway.storage import Put
@@ -47,7 +44,7 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
         rules.check_key(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     status = _admitted(access, request, key[:2])
-    view = context.versions.view(type)
+    form = context.forms.of(type)
     nowait = getattr(backend, "read_nowait", None)
 
     async def once() -> pb.WriteStatusResponse:
@@ -58,18 +55,17 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
         stored, position = await backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
             raise NotFound(_absent(wanted))
-        await in_slices(context.versions.converting(type, stored))
-        seen = view(stored)
+        seen = await form.seen(stored)
         if seen is None and not access.shows(stored):
-            # Only callers who may read it learn that it is stored in a version that no converter connects with this
-            # one.
+            # Only callers who may read it learn that it is stored as a version that cannot be shown as this one.
             raise NotFound(_absent(wanted))
         known = stored.status.get(request.key)
         try:
             # There is room for the first status, which has passed its own bounds.
             if stored.status and (problem := room_problem(stored.status, request.key, status)):
                 raise FailedPrecondition(f"{resource_id(wanted)}: {problem}")
-            seen = _checked(stored, seen, type, request)
+            seen = form.checked(stored, seen)
+            _check_current(stored, request)
             if known is not None:
                 _check_not_older(known, status, request)
         except HeadwayError as error:
@@ -85,8 +81,7 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
             context.journal.add(
                 position.revision, type.name, key, f"status {request.key} written", fence, access.caller_name
             )
-        await in_slices(context.versions.converting(type, updated))
-        return pb.WriteStatusResponse(resource=view(updated), position=position.message())
+        return pb.WriteStatusResponse(resource=await form.seen(updated), position=position.message())
 
     reply = await attempt(once, context.turns, (type.kind, key), blanket=not request.version)
     if access.restricted:
@@ -178,15 +173,12 @@ def _admit_reference(access: AccessChecks, reference: pb.Reference, field: str, 
     return f"{field}: {problem}" if problem else None
 
 
-def _checked(
-    stored: pb.Resource, seen: pb.Resource | None, type: ResourceType[Any], request: pb.WriteStatusRequest
-) -> pb.Resource:
-    seen = checked_version(stored, seen, type.name.version)
+def _check_current(stored: pb.Resource, request: pb.WriteStatusRequest) -> None:
+    """Refuse a writer who names another version than the stored one."""
     if request.version and request.version != stored.version:
         raise Conflict(
             f"{resource_id(request.id)} is stored at version {stored.version}, not {request.version}; read it again"
         )
-    return seen
 
 
 def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatusRequest) -> None:

@@ -13,7 +13,8 @@ from headway.base import finished
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.protobuf import copy_message, different_fields, equal, merges
-from headway.resource import BadConversion, Registry, ResourceType, VersionChain
+from headway.resource import Registry, ResourceType
+from headway.versions import BadConversion, VersionChain, chains_in
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -47,7 +48,7 @@ def check_converters(
     """
     registry = _registry(app)
     _check_examples(examples)
-    if not registry.chains:
+    if not chains_in(registry):
         raise DeclarationError("there are no converters to check: declare them with app.converter(...)")
     try:
         from headway.testing._payloads import ALL_VALUES, payloads
@@ -57,7 +58,7 @@ def check_converters(
         text = "headway.testing.check_converters needs Hypothesis: pip install hypothesis"
         raise ModuleNotFoundError(text, name="hypothesis") from None
     known = _strategies(values)
-    for chain in registry.chains:
+    for chain in chains_in(registry):
         made = {type: payloads(type, ALL_VALUES, values=known) for type in chain.types}
         for older, newer in pairwise(chain.types):
             _hold(partial(_loses_nothing, chain, older, newer), examples, made, older)

@@ -10,7 +10,8 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.api import ProgramFailed
 from headway.base import give_way
 from headway.resource import Kind, Registry, ResourceId, TypeName, pb, resource_id
-from headway.service import AccessChecks, Decision, Permissions, Versions
+from headway.service import AccessChecks, Decision, Permissions
+from headway.versions import Versions
 
 ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
 """A function that returns a stored resource, or None."""

@@ -9,9 +9,9 @@ from typing import Any
 from headway.base import error_text, repr_text, where_of
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb, type_name
-from headway.service import Versions
 from headway.testing.simulation._trace import Committed, Entry, OutsideChanged, Trace
 from headway.testing.simulation.oracles._oracles import Finding
+from headway.versions import Versions, chain_of
 
 
 class Stored:
@@ -50,18 +50,17 @@ def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[Resou
 
     Without converters for its kind, the resource is returned as it is stored.
     """
-    if not isinstance(types, Registry) or types.chain(type.kind) is None:
+    if not isinstance(types, Registry) or chain_of(types, type.kind) is None:
         return stored
-    seen = Versions(types).shown(type, stored)
-    assert seen is not None
-    return seen
+    seen = Versions(types).of(type).view(stored)
+    return stored if seen is None else seen
 
 
 def viewed(kind: Kind, stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> Resource[Any]:
     """Return a stored resource in the newest version of its kind, or in its own if no converters are declared."""
     name = type_name(stored.id.type if stored.id is not None else None)
     same_kind = [each for each in types if each.kind == kind]
-    if isinstance(types, Registry) and types.chain(kind) is not None:
+    if isinstance(types, Registry) and chain_of(types, kind) is not None:
         return same_kind[-1].view(shown_as(same_kind[-1], stored, types))
     return next((each for each in same_kind if each.name == name), same_kind[-1]).view(stored)
 

@@ -26,6 +26,7 @@ from headway.testing.simulation.world._engines import DOWN, Opening, OtherEngine
 from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._peer_network import PeerEnd
 from headway.testing.simulation.world._store import CREATING, OnCommit, SimulatedStore, asked_again
+from headway.versions import Versions, chains_in
 
 ANOTHER_WRITER = "another-writer"
 """The entry of the metadata that another writer adds."""
@@ -138,7 +139,7 @@ class Server:
 
     async def serve_types(self, types: Registry) -> None:
         """Restart the server with other types, unless they are the same."""
-        if {*types} != {*self._types} or types.chains != self._types.chains:
+        if {*types} != {*self._types} or chains_in(types) != chains_in(self._types):
             self._types = types
             await self.restart()
 
@@ -346,7 +347,7 @@ class OwnServices:
             self._store = store
             self._channel = _Creations(
                 InProcessChannel(
-                    ResourceService(store, self._types),
+                    ResourceService(store, self._types, forms=Versions(self._types)),
                     LeaseService(store),
                     StoreService(store, self._types),
                     QuotaService(store, self._types),

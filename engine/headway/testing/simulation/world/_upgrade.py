@@ -79,5 +79,5 @@ def merged(new: Registry, old: Registry | None) -> Registry:
     for each in (*new, *missing):
         if both.find(each.name) is None:
             both.register(each)
-    both.add_chains(new)
+    both.add_declared(new)
     return both

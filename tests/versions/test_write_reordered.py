@@ -12,9 +12,10 @@ from grpclib.const import Status
 from headway.protobuf import field, message
 from headway.resource import Registry, ResourceType
 from headway.storage import Backend
+from headway.versions import add_converter
 from tests.helpers.calls import Calls, refused
 from tests.helpers.versions import Crew, Member, a_team, crew
-from tests.service.test_write_versions import read
+from tests.versions.test_write_versions import read
 
 
 @message(name="tests.v1.Sorted")
@@ -58,7 +59,7 @@ def program(
     newer: ResourceType[Any] = ResourceType("tests", "v2", "Team", new)
     known.register(older)
     known.register(newer)
-    known.add_converter(older, newer, up, down)
+    add_converter(known, older, newer, up, down)
     return Calls(backend, known), older, newer
 
 

@@ -12,8 +12,8 @@ from grpclib.const import Status
 from headway.client import Client
 from headway.protobuf import encode, field, message, varint
 from headway.resource import AnyMessage, Hooks, Registry, Resource, ResourceType, pb
-from headway.service import _migrate, migrate
 from headway.storage import MemoryBackend, version_of
+from headway.versions import _migrate, add_converter, migrate, store_as
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import an_id
 from tests.helpers.versions import a_team
@@ -61,9 +61,9 @@ def known(*types: ResourceType[Any], storage: ResourceType[Any] | None = None) -
     for type in types or (V1, V2):
         made.register(type)
     if not types:
-        made.add_converter(V1, V2, up, down)
+        add_converter(made, V1, V2, up, down)
         if storage is not None:
-            made.store_as(storage)
+            store_as(made, storage)
     return made
 
 

@@ -1,20 +1,16 @@
-"""The chain of versions of a kind, and the conversion of payloads along it. Pure."""
+"""The chain of versions of a kind, its declaration, and the conversion of payloads along it. Pure."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from headway._gen.google.protobuf import Any as AnyMessage
-from headway._gen.headway.resource import v1 as pb
 from headway.base import Steps, answer_problem, finished, reason_text, repr_text
 from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import Payload, decoding, encoding
-from headway.resource._redact import redact_conversion
-from headway.resource._types import ResourceType
-from headway.resource._unconverted import with_payload
+from headway.resource import UNIT_KINDS, AnyMessage, Kind, Registry, ResourceType, pb, redact_payloads, with_payload
 
 Older = TypeVar("Older", bound=Payload)
 Newer = TypeVar("Newer", bound=Payload)
@@ -135,7 +131,7 @@ class VersionChain:
                 encoded = yield from _called(self.steps[here], "down", passed)
         except BadConversion as error:
             # A secret of one version may be in an ordinary field of the next one.
-            redact_conversion(error, passed)
+            redact_payloads(error, passed)
             raise
         return passed[-1], encoded
 
@@ -143,6 +139,15 @@ class VersionChain:
         """Return the payload of a stored resource, in its stored version. Raises PayloadError."""
         type = self.type_of(resource.id.type.group_version)  # type: ignore[union-attr]  # stored ids are whole
         return decoding(type.payload, b"" if resource.data is None else resource.data.value)
+
+    def declare_in(self, registry: Registry) -> None:
+        """Declare the converters and the storage version in another registry, which has the types."""
+        known = chain_of(registry, self.storage.kind)
+        for step in self.steps:
+            if known is None or step not in known.steps:
+                add_converter(registry, *step)
+        if self.named is not None:
+            store_as(registry, self.named)
 
     def __str__(self) -> str:
         return " → ".join(str(type.name) for type in self.types)
@@ -222,3 +227,62 @@ def in_version(resource: pb.Resource, type: Type, data: AnyMessage | None) -> pb
 def packing(type: Type, payload: Any) -> Steps[AnyMessage]:
     """Return a payload in the form that a resource carries. Raises PayloadError if it cannot be encoded."""
     return AnyMessage(type_url=type.type_url, value=(yield from encoding(payload)))
+
+
+def chains_in(registry: Registry) -> Sequence[VersionChain]:
+    """Return the chains of all kinds of a registry that have converters."""
+    return list(registry.declared.values())
+
+
+def chain_of(registry: Registry, kind: Kind) -> VersionChain | None:
+    """Return the versions of a kind that converters connect, or None if the kind has no converters."""
+    return registry.declared.get(kind)
+
+
+def chain_with(registry: Registry, type: Type) -> VersionChain | None:
+    """Return the versions that converters connect with this one, or None if it has no converters."""
+    chain = chain_of(registry, type.kind)
+    return chain if chain is not None and type.name.version in chain else None
+
+
+def add_converter(registry: Registry, older: Type, newer: Type, up: object, down: object) -> None:
+    """Declare a converter pair between two registered versions of a kind.
+
+    Raises:
+        DeclarationError: The pair is invalid, or doesn't extend the chain of the kind's other converters.
+    """
+    step = step_of(older, newer, up, down)
+    for type in (step.older, step.newer):
+        _check_own(registry, type, f"a converter from {step.older.name} to {step.newer.name}")
+    kind = step.older.kind
+    if kind in UNIT_KINDS:
+        raise DeclarationError(
+            f"a converter from {step.older.name} to {step.newer.name}: versions of {step.older.name.kind} need "
+            "no converters, since there is nothing to convert"
+        )
+    chain = chain_of(registry, kind)
+    registry.declared[kind] = VersionChain((step,)) if chain is None else chain.extended(step)
+
+
+def store_as(registry: Registry, type: Type) -> None:
+    """Make this type the storage version of its kind.
+
+    Raises:
+        DeclarationError: No converter is declared for the version, or the kind has another storage version.
+    """
+    _check_own(registry, type, f"store_as({type.name})")
+    chain = chain_with(registry, type)
+    if chain is None:
+        raise DeclarationError(
+            f"store_as({type.name}): no converter is declared for this version; declare converters first"
+        )
+    if chain.named is not None and chain.named is not type:
+        raise DeclarationError(
+            f"store_as({type.name}): the storage version is already {chain.named.name}; a kind has only one"
+        )
+    registry.declared[type.kind] = chain.storing(type)
+
+
+def _check_own(registry: Registry, type: Type, what: str) -> None:
+    if registry.find(type.name) is not type:
+        raise DeclarationError(f"{what}: {type.name} is not registered in this app: declare it with app.type(...)")

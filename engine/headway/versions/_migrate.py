@@ -5,32 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from typing_extensions import override
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.api import Call, MigrationApi, ProgramFailed, ProgramFailedLate
+from headway.api import Api, Call, ProgramFailed, ProgramFailedLate, method
 from headway.base import Steps, give_way, in_slices
 from headway.errors import InvalidArgument, PayloadError, PermissionDenied
 from headway.resource import (
-    BadConversion,
     Key,
     Kind,
     Position,
     Registry,
     ResourceId,
-    VersionChain,
     pb,
     quoted,
     resource_id,
     resource_key,
     type_name,
 )
-from headway.service._access import AccessChecks, Permissions
-from headway.service._list import admit_within
-from headway.service._pages import PageTokens
-from headway.service._storage_version import in_storage_version
+from headway.service import AccessChecks, PageTokens, Permissions, admit_within
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
+from headway.versions._chain import BadConversion, VersionChain, chains_in
+from headway.versions._storing import in_storage_version
 
 PAGE = 500
 """The number of resources in one read."""
@@ -81,7 +79,7 @@ async def migrate(backend: Backend, registry: Registry, *, progress: MigrationPr
     and continues with the rest.
     """
     done = Migrated(backend.position)
-    for chain in registry.chains:
+    for chain in chains_in(registry):
         before, after = (done.looked_at, done.rewritten), None
         while True:
             after = await migrate_page(backend, chain, done, after)
@@ -197,6 +195,15 @@ class _Page:
 MIGRATION_SERVICE = "headway.migration.v1.MigrationService"
 
 
+class MigrationApi(Api, Protocol, service=MIGRATION_SERVICE):
+    """The migration of stored resources to their storage versions."""
+
+    @method("Migrate", migration_pb.MigrateRequest, migration_pb.MigrateResponse, effect=True)
+    async def migrate(self, call: Call, request: migration_pb.MigrateRequest, /) -> migration_pb.MigrateResponse:
+        """Rewrite a page of resources."""
+        ...
+
+
 class MigrationService(MigrationApi):
     """Migrate over a store, for the types of a registry.
 
@@ -216,21 +223,21 @@ class MigrationService(MigrationApi):
         """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
         # The reply has the position of the store.
         self._access.check_any_known()
-        chains = list(self._access.registry.chains)
-        kinds = " ".join(str(chain.storage.name) for chain in chains)
+        kept = chains_in(self._access.registry)
+        kinds = " ".join(str(chain.storage.name) for chain in kept)
         tokens = PageTokens(
             self._backend, f"Migrate {kinds}", "this server has other types: begin again without a page_token"
         )
         # The index of the kind, and the last key of the page before.
         number, *key = tokens.place(request.page_token, 1, 4) or ("0",)
-        if not chains:
+        if not kept:
             return migration_pb.MigrateResponse(position=self._backend.position.message())
-        if number not in map(str, range(len(chains))):
+        if number not in map(str, range(len(kept))):
             raise InvalidArgument(
                 f"page_token {quoted(request.page_token)} is invalid: begin again without a page_token"
             )
         index, after = int(number), (key[0], key[1], key[2]) if key else None
-        chain = chains[index]
+        chain = kept[index]
         # A token of the caller's own that begins at any key would tell how many keys that they may not read follow it.
         if after is not None and not any(self._access.may_show(type.name, after) for type in chain.types):
             raise InvalidArgument(
@@ -250,7 +257,7 @@ class MigrationService(MigrationApi):
         if after is not None:
             token = tokens.token(number, *after)
         else:
-            token = tokens.token(str(index + 1)) if index + 1 < len(chains) else ""
+            token = tokens.token(str(index + 1)) if index + 1 < len(kept) else ""
         group, kind = chain.storage.kind
         return migration_pb.MigrateResponse(
             group=group,

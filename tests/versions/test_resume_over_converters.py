@@ -16,6 +16,7 @@ from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Registry
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService
 from headway.storage import MemoryBackend, SqliteBackend, Watch, open_watch
+from headway.versions import Versions
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_type
 from tests.helpers.versions import V1, V2, V3, a_team, crew, roster, versions, without_converters
@@ -58,7 +59,7 @@ async def test_watch_that_cannot_resume_is_closed(monkeypatch: pytest.MonkeyPatc
     async def opening(*given: Any) -> Watch:
         return Closing(await open_watch(*given), closed)
 
-    monkeypatch.setattr("headway.service._resumed.open_watch", opening)
+    monkeypatch.setattr("headway.service._watch_list.open_watch", opening)
     async with MemoryBackend() as store:
         calls = Calls(store, versions())
         position = store.position._replace(versions="v7")
@@ -122,7 +123,7 @@ async def test_list_reports_its_versions(tmp_path: Path) -> None:
 
 async def test_client_gets_history_compacted_and_reads_every_object_in_a_new_watch(tmp_path: Path) -> None:
     def client(store: SqliteBackend, known: Registry) -> Client:
-        return Client(InProcessChannel(ResourceService(store, known)), known)
+        return Client(InProcessChannel(ResourceService(store, known, forms=Versions(known))), known)
 
     async with opened(tmp_path) as store:
         former = client(store, without_converters())

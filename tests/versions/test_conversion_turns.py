@@ -13,6 +13,7 @@ import trio
 from headway.protobuf import encode, field, message
 from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, pb
 from headway.storage import MemoryBackend
+from headway.versions import add_converter
 from tests.helpers.calls import Calls
 from tests.helpers.declared import an_id
 
@@ -45,7 +46,7 @@ def chained() -> tuple[Registry, ResourceType[Any], ResourceType[Any]]:
     newer: ResourceType[Any] = ResourceType("tests", "v2", "Team", Newer)
     known.register(older)
     known.register(newer)
-    known.add_converter(older, newer, lambda old: Newer(people=old.people), lambda new: Older(people=new.people))
+    add_converter(known, older, newer, lambda old: Newer(people=old.people), lambda new: Older(people=new.people))
     return known, older, newer
 
 

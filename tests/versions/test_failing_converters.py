@@ -18,8 +18,9 @@ from headway.resource import (
     pb,
 )
 from headway.rpc import InProcessChannel
-from headway.service import ConsulService, ResourceService, Versions
+from headway.service import ConsulService, ResourceService
 from headway.storage import Backend, MemoryBackend
+from headway.versions import Versions, add_converter
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
 from tests.helpers.versions import (
@@ -38,7 +39,7 @@ from tests.helpers.versions import (
     versions,
     without_converters,
 )
-from tests.service.test_versions import EVERYWHERE, heard, over, stored_as
+from tests.versions.test_shown import EVERYWHERE, heard, over, stored_as
 
 
 class Failing:
@@ -54,7 +55,7 @@ class Failing:
             backend,
             known,
             channel=InProcessChannel(
-                ResourceService(backend, known, versions=shared), ConsulService(backend, known, versions=shared)
+                ResourceService(backend, known, forms=shared), ConsulService(backend, known, forms=shared)
             ),
         )
         self.color = color
@@ -104,7 +105,7 @@ def ends(_: Any) -> Any:
 async def test_converter_that_exits_does_not_stop_the_server(backend: Backend) -> None:
     """The resource loses its payload, and a write is refused."""
     known = without_converters()
-    known.add_converter(V1, V2, ends, down)
+    add_converter(known, V1, V2, ends, down)
     await over(backend, without_converters()).write(a_team(V1, roster("ada")))
     calls = Calls(backend, known)
     with pytest.raises(ConversionFailed):
@@ -170,7 +171,7 @@ async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
 def reporting(backend: Backend, known: Registry) -> tuple[Calls, list[Any]]:
     """Return a service, and its events."""
     events: list[Any] = []
-    service = ResourceService(backend, known, versions=Versions(known, events.append))
+    service = ResourceService(backend, known, forms=Versions(known, events.append))
     return Calls(backend, known, channel=InProcessChannel(service)), events
 
 
@@ -206,7 +207,7 @@ async def test_refused_merge_and_its_event_name_the_direction_that_failed(
     backend = MemoryBackend()
     await over(backend, without_converters()).write(stored)
     known = versions(newest=V2)
-    known.add_converter(V2, V3, up_unless_broken, down_again)
+    add_converter(known, V2, V3, up_unless_broken, down_again)
     calls, events = reporting(backend, known)
     there = V1 if stored.data is not None and stored.data.type_url == V1.type_url else V2
     await refused(
@@ -221,7 +222,7 @@ async def test_refused_merge_and_its_event_name_the_direction_that_failed(
 async def test_write_whose_converter_returns_an_invalid_payload_is_reported(backend: Backend) -> None:
     """The fault is the converter's, so the writer is not told to write other values."""
     known = without_converters()
-    known.add_converter(V1, V2, up, lambda _: roster(color=cast("Any", 7)))
+    add_converter(known, V1, V2, up, lambda _: roster(color=cast("Any", 7)))
     calls, events = reporting(backend, known)
     said = await refused(calls.write(a_team(V1, roster("ada"))), Status.INVALID_ARGUMENT, "ConversionFailed event")
     assert "write values" not in said
@@ -233,7 +234,7 @@ async def test_failure_is_reported_once_for_repeated_reads_of_the_store() -> Non
     failing = Failing("raise")
     stored = await failing.old.stored(a_team(V1, roster(color="raise")))
     events: list[object] = []
-    view = Versions(versions(), events.append).view(V3)
+    view = Versions(versions(), events.append).of(V3).view
     for _ in range(3):
         assert view(copy_message(stored)) is not None
     assert len(events) == 1

@@ -11,6 +11,7 @@ from grpclib.const import Status
 from headway.protobuf import encode, field, message
 from headway.resource import AnyMessage, Registry, ResourceType, pb, resource_key
 from headway.storage import Backend, Put, version_of
+from headway.versions import add_converter
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import ULID, an_id
 from tests.helpers.versions import (
@@ -31,7 +32,7 @@ from tests.helpers.versions import (
     without_converters,
 )
 from tests.service.test_discretion import WriteOnly
-from tests.service.test_failing_converters import reporting
+from tests.versions.test_failing_converters import reporting
 
 UNKNOWN = b"\x7a\x03new"
 """Field 15, which no class here has."""
@@ -162,7 +163,8 @@ async def test_write_without_changes_moves_the_resource_to_the_storage_version(t
 
 def losing_color() -> Registry:
     known = without_converters()
-    known.add_converter(
+    add_converter(
+        known,
         V1,
         V2,
         lambda old: crew(*((name, "") for name in old.names)),
@@ -250,7 +252,7 @@ def visible(new: Crew) -> Roster:
 
 def hiding(down: Callable[[Crew], Roster] = visible) -> Registry:
     known = without_converters()
-    known.add_converter(V1, V2, lambda old: crew(*((name, "") for name in old.names)), down)
+    add_converter(known, V1, V2, lambda old: crew(*((name, "") for name in old.names)), down)
     return known
 
 
@@ -341,7 +343,7 @@ async def test_conversion_that_cannot_be_read_back_is_refused_without_its_conten
     for each in (plain, known):
         each.register(old)
         each.register(new)
-    known.add_converter(old, new, deep, deep)
+    add_converter(known, old, new, deep, deep)
     await Calls(backend, plain).write(a_team(old, Nest(name="ada")))
     calls, events = reporting(backend, known)
     blind = Calls(backend, known, WriteOnly("name"))

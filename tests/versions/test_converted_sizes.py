@@ -9,7 +9,7 @@ import pytest
 
 from headway.protobuf import copy_message
 from headway.resource import pb
-from headway.service import Versions
+from headway.versions import Versions
 from tests.helpers.versions import V1, V3, a_team, roster, versions
 
 KEPT = 1 << 20
@@ -49,14 +49,14 @@ def _payload(resource: pb.Resource) -> None:
 
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.service._versions.KEPT_BYTES", KEPT)
+    monkeypatch.setattr("headway.versions._forms.KEPT_BYTES", KEPT)
 
 
 @pytest.mark.parametrize("grow", [_metadata, _message, _conditions, _entries, _reference, _payload])
 def test_cache_keeps_few_large_resources_that_are_read_from_disk(grow: Callable[[pb.Resource], None]) -> None:
     """A store on disk makes a new message at each read, so that each read adds an entry that is never found again."""
     stored = a_team(V1, roster("ada"))
-    view = Versions(versions()).view(V3)
+    view = Versions(versions()).of(V3).view
     kept: list[weakref.ref[pb.Resource]] = []
     for _ in range(3 * KEPT // SIZE):
         read = copy_message(stored)
@@ -72,5 +72,5 @@ def test_second_reader_of_a_large_resource_shares_its_conversion() -> None:
     """This holds for one that alone exceeds a generation of the cache."""
     read = a_team(V1, roster("ada"))
     read.metadata = {"note": "x" * (KEPT + 1)}
-    view = Versions(versions()).view(V3)
+    view = Versions(versions()).of(V3).view
     assert view(read) is view(read)

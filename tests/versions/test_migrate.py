@@ -19,14 +19,14 @@ from headway.errors import HeadwayError, InvalidArgument
 from headway.protobuf import encode
 from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, pb, resource_key
 from headway.rpc import InProcessChannel
-from headway.service import MigrationService, _migrate, migrate
 from headway.storage import Backend, MemoryBackend, Put, Within, version_of
+from headway.versions import MigrationService, _migrate, migrate
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import a_note, a_status, a_type, an_id, uid_of
 from tests.helpers.service_errors import status_of
 from tests.helpers.versions import ALONE, V1, V2, V3, Band, a_team, crew, data_of, roster, versions, without_converters
-from tests.service.test_versions import heard
-from tests.service.test_write_versions import UNKNOWN
+from tests.versions.test_shown import heard
+from tests.versions.test_write_versions import UNKNOWN
 
 
 async def everything(backend: Backend) -> list[pb.Resource]:

@@ -1,27 +1,17 @@
-"""The stored form of a write of a kind with converters: its version, and its merge with the stored resource."""
+"""The stored form of a write of a kind with converters: its version, and its merge with the stored resource. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from headway.base import Steps
 from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
 from headway.protobuf import comparing_content, decoding, different_fields, encoding, equal, has_unknown_fields, merges
-from headway.resource import (
-    AnyMessage,
-    BadConversion,
-    ResourceType,
-    VersionChain,
-    in_version,
-    is_unconverted,
-    packing,
-    pb,
-    redact_error,
-    resource_id,
-)
-from headway.service._versions import Versions
+from headway.resource import AnyMessage, ResourceType, TypeName, is_unreadable, pb, redact_error, resource_id
+from headway.service import Update
 from headway.storage import version_of
+from headway.versions._chain import BadConversion, VersionChain, in_version, packing
 
 Type = ResourceType[Any]
 
@@ -30,20 +20,32 @@ _LARGE = 100_000
 _REPORTED = "the server's ConversionFailed event says why"
 
 
-class StorageVersion(NamedTuple):
+class Reader(Protocol):
+    """Shows stored resources as the versions of their kind. `headway.versions.Versions` does."""
+
+    def converting(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> Steps[pb.Resource | None]:
+        """Return a stored resource as a version, or None if no converter leads there."""
+        ...
+
+    def failed(self, stored: pb.Resource, wanted: str, error: Exception, source: TypeName | None = None) -> None:
+        """Report a failed conversion."""
+        ...
+
+
+class Storing(NamedTuple):
     """The rules for storing one write in one version of a kind. They are applied in steps.
 
     Attributes:
         type: the writer's version.
     """
 
-    versions: Versions
+    versions: Reader
     chain: VersionChain
     type: Type
 
     def created(self, resource: pb.Resource) -> Steps[pb.Resource]:
         """Return a new resource as it will be stored."""
-        if is_unconverted(resource):
+        if is_unreadable(resource):
             raise InvalidArgument(
                 f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be created"
             )
@@ -57,38 +59,41 @@ class StorageVersion(NamedTuple):
         data, _ = yield from self._read_back(resource, given, [self._to(resource, given, storage)], storage)
         return in_version(resource, storage, data)
 
-    def shown(self, stored: pb.Resource) -> Steps[pb.Resource]:
-        """Return a stored resource as the writer's version."""
-        yield from self.versions.converting(self.type, stored)
-        shown = self.versions.shown(self.type, stored)
-        assert shown is not None
-        return shown
+    def replaced(self, stored: pb.Resource, resource: pb.Resource, update: Update) -> Steps[pb.Resource]:
+        """Return the resource to store in place of another one, given the function that applies a write to one."""
+        if version_of(stored) not in self.chain:
+            # No converter connects the two versions, so the resource moves to the writer's version.
+            return (yield from self.created((yield from update(self.type, stored, resource))))
+        if is_unreadable(resource):
+            carried = yield from self._carried(stored, resource)
+            return (yield from update(self.chain.type_of(version_of(stored)), stored, carried))
+        # The update applies to what the writer sees.
+        seen = yield from self._seen(stored)
+        return (yield from self._updated(stored, seen, (yield from update(self.type, seen, resource))))
 
-    def carries_on(self, stored: pb.Resource, resource: pb.Resource) -> Steps[pb.Resource | None]:
-        """Return a write with the stored payload, if the writer could not see that payload; otherwise None.
+    def _carried(self, stored: pb.Resource, resource: pb.Resource) -> Steps[pb.Resource]:
+        """Return a write with the stored payload, which the writer could not see.
 
         Refuses a writer who claims this of a payload that can be converted, because no hook has checked such a write.
         """
-        if not is_unconverted(resource):
-            return None
-        yield from self.versions.converting(self.type, stored)
-        seen = self.versions.view(self.type)(stored)
-        assert seen is not None
-        if not is_unconverted(seen):
+        if not is_unreadable((yield from self._shown(stored))):
             raise FailedPrecondition(
                 f"resource.data of {resource_id(resource.id)} could not be converted, but the stored one now can be "
                 f"read as {self.type.name}: read it again"
             )
         return in_version(resource, self.chain.type_of(version_of(stored)), stored.data)
 
-    def seen(self, stored: pb.Resource) -> Steps[pb.Resource]:
+    def _seen(self, stored: pb.Resource) -> Steps[pb.Resource]:
         """Return a stored resource as the writer sees it. Refuses one that cannot be converted."""
-        yield from self.versions.converting(self.type, stored)
-        seen = self.versions.view(self.type)(stored)
-        assert seen is not None
-        if is_unconverted(seen):
+        seen = yield from self._shown(stored)
+        if is_unreadable(seen):
             raise self._unseen(stored)
         return seen
+
+    def _shown(self, stored: pb.Resource) -> Steps[pb.Resource]:
+        shown = yield from self.versions.converting(self.chain, stored, self.type.name.version)
+        assert shown is not None
+        return shown
 
     def _unseen(self, stored: pb.Resource, error: BadConversion | None = None) -> FailedPrecondition:
         there = self.chain.type_of(version_of(stored)).name
@@ -100,12 +105,16 @@ class StorageVersion(NamedTuple):
 
     def checking(self, stored: pb.Resource | None, resource: pb.Resource) -> Steps[None]:
         """Refuse a payload that a write could not store: in place of the stored resource, or as a new one."""
+        if is_unreadable(resource):
+            raise InvalidArgument(
+                f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be validated"
+            )
         if stored is None or version_of(stored) not in self.chain:
             yield from self.created(resource)
         else:
-            yield from self.updated(stored, (yield from self.seen(stored)), resource)
+            yield from self._updated(stored, (yield from self._seen(stored)), resource)
 
-    def updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> Steps[pb.Resource]:
+    def _updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> Steps[pb.Resource]:
         """Return the resource to store, given what the writer saw and what the writer made of that.
 
         With an equal payload and equal metadata the generation stays the same. A payload that does not decode is

@@ -1,4 +1,4 @@
-"""The payload of a resource that is stored in another version and could not be converted, or with another schema."""
+"""The payload that stands for one that the server cannot give, because it is stored in another version or schema."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from headway._gen.headway.resource import v1 as pb
 from headway.errors import ConversionFailed
 from headway.resource._ids import resource_id
 
-_UNCONVERTED_URL = "type.googleapis.com/headway.resource.v1.Unconverted"
-"""The type URL of a payload that could not be converted.
-
-A client that decodes by the URL fails, instead of misreading the payload.
-"""
+_URL = "type.googleapis.com/headway.resource.v1.Unconverted"
+"""The type URL of such a payload. A client that decodes by the URL fails, instead of misreading the payload."""
 
 
-def unconverted(stored_as: str) -> AnyMessage:
-    """Return the payload for a resource that is stored as this type and could not be converted."""
-    return AnyMessage(type_url=_UNCONVERTED_URL, value=stored_as.encode())
-
-
-def of_former_schema(stored: pb.Resource) -> pb.Resource:
-    """Return a state from before its type's schema was replaced by an incompatible one. Its payload is left out."""
-    return with_payload(stored, AnyMessage(type_url=_UNCONVERTED_URL))
+def unreadable(stored_as: str = "") -> AnyMessage:
+    """Return the payload for a resource that is stored as this type; empty if it had another schema."""
+    return AnyMessage(type_url=_URL, value=stored_as.encode())
 
 
 def with_payload(stored: pb.Resource, data: AnyMessage | None) -> pb.Resource:
@@ -37,12 +29,12 @@ def with_payload(stored: pb.Resource, data: AnyMessage | None) -> pb.Resource:
     )
 
 
-def is_unconverted(message: pb.Resource) -> bool:
-    """Return True if the payload of a resource could not be converted, or has a former schema of its type."""
-    return message.data is not None and message.data.type_url == _UNCONVERTED_URL
+def is_unreadable(message: pb.Resource) -> bool:
+    """Return True if a resource has such a payload."""
+    return message.data is not None and message.data.type_url == _URL
 
 
-def unconverted_error(message: pb.Resource) -> ConversionFailed:
+def unreadable_error(message: pb.Resource) -> ConversionFailed:
     """Return the error that reading the payload of such a resource raises."""
     id = resource_id(message.id)
     stored_as = message.data.value.decode(errors="replace") if message.data is not None else ""

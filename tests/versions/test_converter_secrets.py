@@ -12,12 +12,13 @@ from headway.events import ConversionFailed, Report
 from headway.protobuf import REDACTED, field, message
 from headway.resource import Registry, ResourceType
 from headway.rpc import InProcessChannel
-from headway.service import ResourceService, Versions, migrate
+from headway.service import ResourceService
 from headway.storage import MemoryBackend
+from headway.versions import Versions, add_converter, migrate, store_as
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import a_type
 from tests.helpers.versions import a_team
-from tests.service.test_versions import EVERYWHERE
+from tests.versions.test_shown import EVERYWHERE
 
 SECRET = "canary-e7d1f0"
 
@@ -65,14 +66,14 @@ def known(*converters: tuple[Any, Any, Any, Any], storage: ResourceType[Any] | N
     for type in (V1, V2, V3):
         found.register(type)
     for each in converters:
-        found.add_converter(*each)
+        add_converter(found, *each)
     if storage is not None:
-        found.store_as(storage)
+        store_as(found, storage)
     return found
 
 
 def over(backend: MemoryBackend, types: Registry, report: Report) -> Calls:
-    service = ResourceService(backend, types, versions=Versions(types, report))
+    service = ResourceService(backend, types, forms=Versions(types, report))
     return Calls(backend, types, channel=InProcessChannel(service))
 
 

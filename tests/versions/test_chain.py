@@ -12,12 +12,11 @@ from headway.engine import combine_apps
 from headway.errors import DeclarationError
 from headway.resource import (
     NAMESPACE,
-    BadConversion,
     Registry,
     ResourceType,
     Scope,
-    VersionChain,
 )
+from headway.versions import BadConversion, VersionChain, add_converter, chain_of, store_as
 from tests.helpers.versions import (
     ALONE,
     V1,
@@ -83,14 +82,14 @@ def test_invalid_converter_fails_at_its_declaration(
 def test_converters_form_one_chain_in_any_order_of_declaration() -> None:
     """The storage version is the newest. A step may be added at the front."""
     known = without_converters()
-    known.add_converter(V2, V3, up_again, down_again)
-    known.add_converter(V1, V2, up, down)
-    chain = known.chain(V1.kind)
+    add_converter(known, V2, V3, up_again, down_again)
+    add_converter(known, V1, V2, up, down)
+    chain = chain_of(known, V1.kind)
     assert chain is not None
     assert (chain.types, chain.storage) == ((V1, V2, V3), V3)
-    known.store_as(V1)
-    known.store_as(V1)
-    again = known.chain(V1.kind)
+    store_as(known, V1)
+    store_as(known, V1)
+    again = chain_of(known, V1.kind)
     assert again is not None
     assert again.storage is V1
 
@@ -110,7 +109,7 @@ def test_second_path_and_branch_are_refused(older: Any, newer: Any, text: str) -
     if newer.name not in known:
         known.register(newer)
     with pytest.raises(DeclarationError) as caught:
-        known.add_converter(older, newer, up, down)
+        add_converter(known, older, newer, up, down)
     assert text in str(caught.value)
 
 
@@ -122,7 +121,7 @@ def test_storage_version_needs_a_converter_and_a_single_declaration() -> None:
         (V3, "the storage version is already tests.v2.Team"),
     ):
         with pytest.raises(DeclarationError) as caught:
-            known.store_as(type)
+            store_as(known, type)
         assert text in str(caught.value)
     with pytest.raises(DeclarationError, match=r"app\.store_as\(\): type must be a resource type from app\.type"):
         App("tests").store_as("v1")  # type: ignore[arg-type]  # what is tested
@@ -137,7 +136,7 @@ def test_apps_that_share_types_share_their_converters() -> None:
         app.converter(V2, V3, up=up_again, down=down_again)
     second.converter(V1, V2, up=up, down=down)
     second.store_as(V1)
-    chain = combine_apps([first, second])[0].chain(V1.kind)
+    chain = chain_of(combine_apps([first, second])[0], V1.kind)
     assert chain is not None
     assert (chain.types, chain.storage) == ((V1, V2, V3), V1)
     first.store_as(V2)
@@ -165,7 +164,7 @@ def interrupted(_: Any) -> Any:
     ("upward", "text"),
     [
         (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
-        (silent, r"raised LookupError: LookupError was raised without a message at test_versions\.py:\d+$"),
+        (silent, r"raised LookupError: LookupError was raised without a message at test_chain\.py:\d+$"),
         (
             lambda _: Crew(color=cast("Any", 7)),
             r"returned a payload that cannot be encoded: Crew\.color has the invalid",
@@ -176,24 +175,24 @@ def interrupted(_: Any) -> Any:
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_every_failure_of_a_converter_is_a_failed_conversion(upward: Any, text: str) -> None:
-    chain = chain_of(upward)
+    chain = a_chain(upward)
     with pytest.raises(BadConversion, match=text):
         chain.converted(Roster(), "v1", "v2")
 
 
 def test_keyboard_interrupt_propagates_through_a_converter() -> None:
     with pytest.raises(KeyboardInterrupt):
-        chain_of(interrupted).converted(Roster(), "v1", "v2")
+        a_chain(interrupted).converted(Roster(), "v1", "v2")
 
 
-def chain_of(upward: Any) -> VersionChain:
+def a_chain(upward: Any) -> VersionChain:
     known = without_converters()
-    known.add_converter(V1, V2, upward, down)
-    chain = known.chain(V1.kind)
+    add_converter(known, V1, V2, upward, down)
+    chain = chain_of(known, V1.kind)
     assert chain is not None
     return chain
 
 
 def test_registry_without_converters_has_no_chain() -> None:
-    assert Registry().chain(V1.kind) is None
-    assert versions().chain(OTHER.kind) is None
+    assert chain_of(Registry(), V1.kind) is None
+    assert chain_of(versions(), OTHER.kind) is None

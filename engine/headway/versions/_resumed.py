@@ -1,49 +1,44 @@
-"""The watches of a store that the service opens, and the states in its history that no program can read any more."""
+"""Watches that resume over a change of a type's schema, and the states in the history that no program can read now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from typing_extensions import override
 
+from headway.errors import HistoryCompacted
 from headway.resource import (
     ANY_VERSIONS,
     Change,
     Changes,
     Position,
-    ResourceType,
     StreamItem,
-    Within,
-    of_former_schema,
+    TypeName,
+    unreadable,
+    with_payload,
 )
-from headway.service._context import Context
-from headway.service._position import check_versions
-from headway.storage import Watch, open_watch
+from headway.storage import Watch
 
 
-async def open_checked_watch(
-    context: Context, type: ResourceType[Any], within: Within, contained: str, resume_after: Position | None
-) -> Watch:
-    """Open a watch of a type. Raise HistoryCompacted if it would resume one that contained other resources.
+def resumed_watch(watch: Watch, after: Position, type: TypeName, replaced: Mapping[str, int]) -> Watch:
+    """Return a watch that resumes after a position, or raise HistoryCompacted if it would show a former schema.
 
     With `ANY_VERSIONS`, it resumes nevertheless. Its reader wants the keys of the changes at least, so states that were
     written with a schema that was replaced arrive without a payload that can be read.
+
+    Args:
+        replaced: the versions whose schema has replaced an incompatible one, each with the last revision before that.
     """
-    # First, because the store refuses a position of another store, whose revision and versions mean nothing here.
-    watch = await open_watch(context.backend, type.kind, within, resume_after)
-    if resume_after is None:
+    if not replaced:
         return watch
-    try:
-        check_versions(type.name, contained, resume_after)
-        if not (replaced := context.versions.replaced(type)):
-            return watch
-        if resume_after.versions == ANY_VERSIONS:
-            return _WithoutFormerSchemas(watch, replaced)
-        context.versions.check_schema(type, resume_after)
-    except BaseException:
-        watch.close()
-        raise
+    if after.versions == ANY_VERSIONS:
+        return _WithoutFormerSchemas(watch, replaced)
+    revision = max(replaced.values())
+    if after.revision < revision:
+        raise HistoryCompacted(
+            f"up to revision {revision}, {type} had an incompatible schema, so a watch can't resume after "
+            f"{after.revision}: it must begin with a snapshot"
+        )
     return watch
 
 
@@ -63,7 +58,7 @@ class _WithoutFormerSchemas(Watch):
         version = change.resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
         if change.revision > self._replaced.get(version, 0):
             return change
-        return change._replace(resource=of_former_schema(change.resource))
+        return change._replace(resource=with_payload(change.resource, unreadable()))
 
     @override
     def close(self) -> None:

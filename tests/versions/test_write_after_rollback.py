@@ -9,12 +9,12 @@ from grpclib.const import Status
 
 from headway.protobuf import encode
 from headway.resource import AnyMessage, ResourceType, pb
-from headway.service import migrate
 from headway.storage import Backend, SqliteBackend, version_of
+from headway.versions import migrate
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import an_id
 from tests.helpers.versions import V1, V2, V3, Band, Member, Tint, a_team, crew, data_of, roster, versions
-from tests.service.test_write_versions import UNKNOWN, read, stored
+from tests.versions.test_write_versions import UNKNOWN, read, stored
 
 BAND = Band(members=[Member(name="ada", role="lead")], tint=Tint(name="red", shade=7), room="B12", notes={"a": "b"})
 
