@@ -18,7 +18,6 @@ import headway
 from headway.api import ROWS, Call, Code, FailedCall, Row, call_of, code_of, described
 from headway.client import Client, LeaseClient, list_quotas
 from headway.client._refusals import in_doubt
-from headway.engine import Comparison
 from headway.errors import Conflict, InvalidArgument, NotFound, RateLimited
 from headway.resource import pb
 from headway.rpc import (
@@ -35,6 +34,7 @@ from headway.rpc._channel import ChannelClosed, NotBegun, NotGrpc, NotHttp2, Not
 from headway.rpc._limited import Limited
 from headway.service import RESOURCE_SERVICE, WATCH_LIST, ResourceService, TypesService, WatchDecoder, watch_encoders
 from headway.storage import MemoryBackend
+from headway.versions import Comparison
 from tests.client.test_outcomes import Failing
 from tests.helpers.compared import TEAM
 from tests.helpers.declared import NOTE, a_note, registry

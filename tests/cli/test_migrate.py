@@ -16,11 +16,9 @@ from headway.storage import (
     SqliteBackend,
     Within,
     mark_unfinished,
-    read_schemas,
-    record_schemas,
     version_of,
 )
-from headway.versions import _migrate
+from headway.versions import _migrate, read_schemas, record_schemas
 from tests.cli import versioned
 from tests.cli.terminal import Terminal
 from tests.helpers.calls import Calls, take

@@ -7,11 +7,11 @@ from typing import Any
 
 import trio
 
-from headway.engine import Comparison
 from headway.errors import HeadwayError
 from headway.protobuf import field, message
 from headway.resource import ResourceType, types_pb
 from headway.subscription import Topic
+from headway.versions import Comparison
 
 
 @message

@@ -122,14 +122,14 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "a changed list element has unknown fields of the one that it replaces",
-        "protobuf/_merge.py",
+        "protobuf/_unknown_fields.py",
         "                    if equal(copied, other):",
         "                    if True:",
         "protobuf/test_unknown_fields.py",
     ),
     Mutant(
         "an unknown field of a oneof stays beside the one that replaces it",
-        "protobuf/_merge.py",
+        "protobuf/_unknown_fields.py",
         "if not message._unknown_fields and not begun:",
         "if not message._unknown_fields:",
         "protobuf/test_unknown_fields.py",
@@ -234,7 +234,7 @@ ONCE_SURVIVED = (
         "versions/_resumed.py",
         "    if after.revision < revision:\n",
         "    if after.revision < revision - 1:\n",
-        "storage/test_replaced_schemas.py",
+        "versions/test_replaced_schemas.py",
     ),
     Mutant(
         "an opening drops the newest commit for its age",

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from headway.errors import PayloadError
 from headway.manifest import RANGES, as_object, dump, load
-from headway.protobuf import LONGEST_DURATION, decode, different_fields, encode, equal, varint
+from headway.protobuf import LONGEST_DURATION, decode, encode, equal, varint
+from headway.versions import different_fields
 from tests.manifest.messages import EVERY, REGISTRY, Every
 from tests.protobuf.test_files import THEIRS
 

@@ -1,13 +1,9 @@
-"""Fixtures that hold a store's commits until a test releases them, and that open a store of each kind repeatedly."""
+"""A fixture that holds a store's commits until a test releases them."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from headway.storage import EtcdBackend, MemoryBackend, open_store
-from tests.helpers.fake_etcd import serving_etcd
-from tests.storage.schema_kit import Reopened
 from tests.storage.sqlite_kit import Gate, hold_commits
 
 
@@ -18,14 +14,3 @@ def commit_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     hold_commits(monkeypatch, gate)
     yield gate
     gate.open()
-
-
-@pytest.fixture(params=["memory", "sqlite", "etcd"])
-async def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopened]:
-    """Return a function that opens a store of each kind as often as it is called."""
-    if request.param == "etcd":
-        async with serving_etcd() as (_, endpoint):
-            yield lambda: EtcdBackend(f"etcd://{endpoint}/staff")
-        return
-    memory = MemoryBackend()
-    yield lambda: memory if request.param == "memory" else open_store(f"sqlite:{tmp_path / 'staff.db'}")

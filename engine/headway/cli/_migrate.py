@@ -20,8 +20,8 @@ from headway.client import client_error
 from headway.engine import combine_apps
 from headway.errors import DeclarationError, HeadwayError
 from headway.resource import Kind, Position, Registry, position, resource_id
-from headway.storage import Backend, record_schemas, refuse_unfinished
-from headway.versions import Migrated, MigrationApi, chains_in, migrate
+from headway.storage import Backend, refuse_unfinished
+from headway.versions import Migrated, MigrationApi, chains_in, migrate, record_schemas
 
 
 @click.command("migrate")

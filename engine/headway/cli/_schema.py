@@ -24,13 +24,13 @@ from headway.resource import (
     ResourceType,
     Scope,
     describe,
-    differences,
     is_builtin,
     resource_key,
     type_name,
     types_pb,
 )
-from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
+from headway.storage import ListsResources, Within, file_lists
+from headway.versions import differences, plan_schemas, read_schemas
 
 _PAGE = 500
 _SHAPES = {types_pb.Shape.OPTIONAL: "optional {}", types_pb.Shape.REPEATED: "list of {}"}

@@ -6,7 +6,6 @@ Start with `_open_engine.py`. `_placing.py` places the controllers of a process,
 from headway.engine._arguments import combine_apps as combine_apps
 from headway.engine._arguments import combine_topics as combine_topics
 from headway.engine._built_in import built_in as built_in
-from headway.engine._compared import Comparison as Comparison
 from headway.engine._connect import connect as connect
 from headway.engine._engine import Engine as Engine
 from headway.engine._extension import Extension as Extension

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 from typing_extensions import Unpack
@@ -15,19 +15,22 @@ from headway.base import async_block, check_options, check_text, check_token, ch
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import combine_apps, combine_topics, is_tls
-from headway.engine._compared import Comparison
 from headway.engine._given import ConnectionOptions
 from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import Backoff
+from headway.resource import ResourceType
 from headway.rpc import Channel, StreamDecoder, Token, addresses, plain_text_host, readable
 from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
+from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from opentelemetry.trace import TracerProvider
+
+    from headway.versions import Comparison
 
 _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
@@ -66,10 +69,17 @@ async def connect(
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
     connection = Connection.of(options)
-    comparison = Comparison(registry, combine_topics(apps).values())
+    comparison = comparison_of(registry, combine_topics(apps).values())
     async with connection.open(endpoints, comparison) as channel:
         traced = tracing_by(tracing).channel(channel, remote=True)
         yield Client(traced, registry, token=connection.token)
+
+
+def comparison_of(types: Iterable[ResourceType[Any]], topics: Iterable[Topic[Any]] = ()) -> Comparison:
+    """Return the comparison of a program's types and topics with those of the servers of a channel."""
+    from headway.versions import Comparison
+
+    return Comparison(types, topics)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from headway.base import async_block, block_nursery, check_options, check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, combine_apps, report_of
-from headway.engine._compared import Comparison
-from headway.engine._connect import Connection, find_engine
+from headway.engine._connect import Connection, comparison_of, find_engine
 from headway.engine._given import ConnectionOptions
 from headway.engine._options import Timing, given_or_default
 from headway.events import Report
@@ -70,7 +69,7 @@ async def open_cache(
     timing = given_or_default("timing", timing, Timing, "Timing(lag_limit=60)")
     report = report_of(report)
     opens = isinstance(endpoints, str | Sequence)
-    comparison = Comparison(registry if opens else ())
+    comparison = comparison_of(registry if opens else ())
     opened: AbstractAsyncContextManager[Channel] = (
         connection.open(endpoints, comparison) if isinstance(endpoints, str | Sequence) else nullcontext(endpoints)
     )

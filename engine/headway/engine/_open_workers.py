@@ -14,8 +14,7 @@ from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, check_flag, program_of, report_of
 from headway.engine._built_in import of_workers
 from headway.engine._collector import GcFreeze
-from headway.engine._compared import Comparison
-from headway.engine._connect import Connection, find_engine
+from headway.engine._connect import Connection, comparison_of, find_engine
 from headway.engine._engine import Engine
 from headway.engine._extension import Host, check_extensions, start_tasks
 from headway.engine._given import WorkerOptions
@@ -84,7 +83,7 @@ async def open_workers(
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
     own, decoders = of_workers(attend=opens)
-    comparison = Comparison(registry, program.topics.values()) if opens else Comparison(())
+    comparison = comparison_of(registry, program.topics.values()) if opens else comparison_of(())
     opened: AbstractAsyncContextManager[Channel] = (
         connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, **decoders})
         if isinstance(endpoints, str | Sequence)

@@ -1,4 +1,4 @@
-"""Protobuf messages as Python classes: declaring, encoding, decoding, copying, merging them, and comparing schemas.
+"""Protobuf messages as Python classes: declaring, encoding, decoding, copying and describing them.
 
 Nothing here waits, reads a clock or does I/O, and nothing refers to resources. Start reading at `_message.py`, which
 declares a class, then `_codec.py`, and `_compile.py`, which compiles the codec of a class.
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headway.base import imported_later
 from headway.protobuf._annotation import LONGEST_DURATION as LONGEST_DURATION
 from headway.protobuf._codec import Payload as Payload
+from headway.protobuf._codec import codec_of as codec_of
 from headway.protobuf._codec import copy_message as copy_message
 from headway.protobuf._codec import decode as decode
 from headway.protobuf._codec import decoder_of as decoder_of
@@ -23,24 +24,16 @@ from headway.protobuf._description import Description as Description
 from headway.protobuf._description import rebuild_messages as rebuild_messages
 from headway.protobuf._field_count import check_field_count as check_field_count
 from headway.protobuf._field_count import counting_fields as counting_fields
-from headway.protobuf._merge import different_fields as different_fields
-from headway.protobuf._merge import keep_unknown_fields as keep_unknown_fields
-from headway.protobuf._merge import merges as merges
 from headway.protobuf._message import field as field
 from headway.protobuf._message import message as message
 from headway.protobuf._plan import FieldPlan as FieldPlan
 from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassError
 from headway.protobuf._plan import Value as Value
+from headway.protobuf._plan import metadata_of as metadata_of
 from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._plan import redecorated_problem as redecorated_problem
 from headway.protobuf._same_content import comparing_content as comparing_content
 from headway.protobuf._same_content import same_content as same_content
-from headway.protobuf._schema import MOST_PROBLEMS as MOST_PROBLEMS
-from headway.protobuf._schema import Schema as Schema
-from headway.protobuf._schema import compare_schemas as compare_schemas
-from headway.protobuf._schema import schema_digest as schema_digest
-from headway.protobuf._schema import scope_problem as scope_problem
-from headway.protobuf._schema_merge import merge_schemas as merge_schemas
 from headway.protobuf._secrets import REDACTED as REDACTED
 from headway.protobuf._secrets import REDACTED_CHANGED as REDACTED_CHANGED
 from headway.protobuf._secrets import holds_secrets as holds_secrets
@@ -52,6 +45,9 @@ from headway.protobuf._sharing import sharing_decoder_of as sharing_decoder_of
 from headway.protobuf._stepwise import SMALL as SMALL
 from headway.protobuf._stepwise import decoding as decoding
 from headway.protobuf._stepwise import encoding as encoding
+from headway.protobuf._unknown_fields import field_units as field_units
+from headway.protobuf._unknown_fields import keep_unknown_fields as keep_unknown_fields
+from headway.protobuf._unknown_fields import set_field as set_field
 from headway.protobuf._wire import read_varint as read_varint
 from headway.protobuf._wire import varint as varint
 

@@ -35,7 +35,6 @@ from headway.resource._description import DescribedTopic as DescribedTopic
 from headway.resource._description import describe as describe
 from headway.resource._description import described as described
 from headway.resource._description import rebuild as rebuild
-from headway.resource._differences import differences as differences
 from headway.resource._event import EVENT as EVENT
 from headway.resource._event import MAX_TEXT as MAX_TEXT
 from headway.resource._event import MOST_EVENTS as MOST_EVENTS

@@ -98,10 +98,9 @@ from headway.storage._traces import CommitTraces as CommitTraces
 from headway.storage._traces import sampled_trace as sampled_trace
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse
-from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
-from headway.storage.upkeep._schemas import plan_schemas as plan_schemas
-from headway.storage.upkeep._schemas import read_schemas as read_schemas
-from headway.storage.upkeep._schemas import record_schemas as record_schemas
+from headway.storage.upkeep._schema_mark import REPLACED as REPLACED
+from headway.storage.upkeep._schema_mark import SCHEMA_KIND as SCHEMA_KIND
+from headway.storage.upkeep._schema_mark import without_mark as without_mark
 
 if TYPE_CHECKING:
     from headway.storage.etcd import EtcdAddress as EtcdAddress

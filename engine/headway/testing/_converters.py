@@ -12,9 +12,9 @@ import betterproto2
 from headway.base import finished
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.protobuf import copy_message, different_fields, equal, merges
+from headway.protobuf import copy_message, equal
 from headway.resource import Registry, ResourceType
-from headway.versions import BadConversion, VersionChain, chains_in
+from headway.versions import BadConversion, VersionChain, chains_in, different_fields, merges
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from headway.engine import Extension, Host
 from headway.service import Permissions
-from headway.storage import record_schemas
 from headway.versions._chain import chains_in
 from headway.versions._forms import Versions
 from headway.versions._migrate import MigrationService
+from headway.versions._records import record_schemas
 
 
 def versions_extension(_: Host) -> Extension:

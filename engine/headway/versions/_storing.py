@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 from headway.base import Steps
 from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
-from headway.protobuf import comparing_content, decoding, different_fields, encoding, equal, has_unknown_fields, merges
+from headway.protobuf import comparing_content, decoding, encoding, equal, has_unknown_fields
 from headway.resource import AnyMessage, ResourceType, TypeName, is_unreadable, pb, redact_error, resource_id
 from headway.service import Update
 from headway.storage import version_of
 from headway.versions._chain import BadConversion, VersionChain, in_version, packing
+from headway.versions._merge import different_fields, merges
 
 Type = ResourceType[Any]
 

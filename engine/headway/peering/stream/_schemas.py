@@ -15,11 +15,11 @@ from headway.resource import (
     ResourceType,
     TypeName,
     described,
-    differences,
     is_builtin,
     type_name,
     types_pb,
 )
+from headway.versions import differences
 
 _SHOWN = 3
 _LONGEST = 1000

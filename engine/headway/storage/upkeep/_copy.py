@@ -14,7 +14,7 @@ from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfin
 from headway.storage._operations import MOST_OPERATIONS, Fence, FenceLowered, Operation, Put, Remove, Within
 from headway.storage._quotas import QUOTA_KIND
 from headway.storage.upkeep._progress import OnProgress, Progress
-from headway.storage.upkeep._schemas import SCHEMA_KIND, without_mark
+from headway.storage.upkeep._schema_mark import SCHEMA_KIND, without_mark
 from headway.storage.upkeep._verify import follow, named, place_of
 
 PAGE = 500

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.base import finished
-from headway.protobuf import decode, encode, field, merges, message
+from headway.protobuf import decode, encode, field, message
+from headway.versions import merges
 
 
 class Mood(enum.IntEnum):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.protobuf import compare_schemas, merge_schemas
 from headway.resource import types_pb
+from headway.versions import compare_schemas, merge_schemas
 
 LENGTH = 25
 MOST_MESSAGES = 4

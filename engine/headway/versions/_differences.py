@@ -7,11 +7,8 @@ from typing import Any
 
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError, SchemaProblem
-from headway.protobuf import compare_schemas
-from headway.resource._builtin_types import is_builtin
-from headway.resource._description import DescribedTopic, describe, described
-from headway.resource._ids import type_name
-from headway.resource._types import ResourceType
+from headway.resource import DescribedTopic, ResourceType, describe, described, is_builtin, type_name
+from headway.versions._schema import compare_schemas
 
 
 def differences(

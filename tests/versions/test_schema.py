@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DeclarationError, SchemaMismatch, SchemaProblem
-from headway.protobuf import compare_schemas, decode, encode, field, merge_schemas, message, schema_digest
+from headway.protobuf import decode, encode, field, message
 from headway.resource import ResourceType, Scope, describe, pb, types_pb
+from headway.versions import compare_schemas, merge_schemas, schema_digest
 
 Schema = types_pb.ListResponse
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from headway.protobuf import compare_schemas, field, merge_schemas, message
+from headway.protobuf import field, message
 from headway.resource import ResourceType, describe, types_pb
+from headway.versions import compare_schemas, merge_schemas
 
 Schema = types_pb.ListResponse
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.protobuf._codec import copy_message, encode
-from headway.protobuf._schema import HELD, Schema
+from headway.protobuf import copy_message, encode
+from headway.versions._schema import HELD, Schema
 
 _Pair = tuple[int | None, int | None]
 """The indices of a stored and a declared message, or enum, of one place. None if a schema lacks the place."""

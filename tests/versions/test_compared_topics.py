@@ -12,8 +12,9 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import PermissionDenied, SchemaMismatch
 from headway.protobuf import field, message
-from headway.resource import describe, differences, pb
+from headway.resource import describe, pb
 from headway.subscription import Topic
+from headway.versions import differences
 from tests.helpers.compared import OTHER, OWNER, RATES, SAID_OF_TOPIC, Compared, Lists
 
 

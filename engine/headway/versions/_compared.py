@@ -11,9 +11,10 @@ import trio
 from headway.api import Call, Code, Interrupted, NotBegun, NotServed, TypesApi, code_of
 from headway.errors import HeadwayError, PayloadError, SchemaMismatch, SchemaProblem
 from headway.queue import Backoff
-from headway.resource import ResourceType, TypeName, differences, is_builtin, pb, type_name, types_pb
+from headway.resource import ResourceType, TypeName, is_builtin, pb, type_name, types_pb
 from headway.rpc import Channel, Metadata
 from headway.subscription import Topic
+from headway.versions._differences import differences
 
 if TYPE_CHECKING:
     from headway.rpc import Admits, UnaryCalls

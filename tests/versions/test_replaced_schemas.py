@@ -22,10 +22,10 @@ from headway.storage import (
     Remove,
     Within,
     copy_store,
-    record_schemas,
 )
 from headway.subscription import SubscriptionPosition
-from tests.storage.schema_kit import Reopened, program, running, team
+from headway.versions import record_schemas
+from tests.versions.schema_kit import Reopened, program, running, team
 
 
 @message
@@ -283,7 +283,7 @@ async def test_mark_stays_when_the_record_is_written_again() -> None:
 
 async def test_schema_of_the_last_program_is_remembered_after_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening the store again writes nothing."""
-    monkeypatch.setattr("headway.storage.upkeep._schemas.MOST_SEEN", 1)
+    monkeypatch.setattr("headway.versions._records.MOST_SEEN", 1)
     async with MemoryBackend() as store:
         for type in (SIGNED, TALLER):
             await record_schemas(store, [type])

@@ -14,7 +14,7 @@ from itertools import islice
 from headway._gen.headway.resource import v1 as pb
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import SchemaProblem
-from headway.protobuf._codec import copy_message, encode
+from headway.protobuf import copy_message, encode
 
 Schema = types_pb.ListResponse
 HELD = ("message", "wrapper")

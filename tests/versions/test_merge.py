@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.base import finished
-from headway.protobuf import Payload, field, merges, message
+from headway.protobuf import Payload, field, message
 from headway.resource import pb
+from headway.versions import merges
 from tests.helpers.versions import (
     Band,
     Crew,

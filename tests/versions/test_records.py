@@ -22,14 +22,12 @@ from headway.storage import (
     backup_store,
     copy_store,
     open_store,
-    plan_schemas,
-    read_schemas,
-    record_schemas,
     restore_store,
     verify_store,
 )
+from headway.versions import plan_schemas, read_schemas, record_schemas
 from tests.helpers.fake_etcd import serving_etcd
-from tests.storage.schema_kit import Reopened, running, team
+from tests.versions.schema_kit import Reopened, running, team
 
 
 @message
@@ -301,7 +299,7 @@ async def test_record_larger_than_a_store_accepts_is_refused(monkeypatch: pytest
         await record_schemas(backend, [FIRST])
         (planned,) = (await plan_schemas(backend, [SECOND])).changes.values()
         size = len(encode(planned))
-        monkeypatch.setattr("headway.storage.upkeep._schemas.MOST_BYTES", size + room)
+        monkeypatch.setattr("headway.versions._records.MOST_BYTES", size + room)
         if room == 0:
             await record_schemas(backend, [SECOND])
             return

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from headway.engine import Comparison
-from headway.protobuf import MOST_PROBLEMS, Description, Schema, compare_schemas, field, message
+from headway.protobuf import Description, field, message
 from headway.resource import ResourceType, describe, types_pb
+from headway.versions import MOST_PROBLEMS, Comparison, Schema, compare_schemas
 
 
 @message

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
-from headway.protobuf import compare_schemas, copy_message, decode, encode, merge_schemas, schema_digest, scope_problem
+from headway.protobuf import copy_message, decode, encode
 from headway.resource import (
     AnyMessage,
     Key,
-    Kind,
     ResourceType,
     Scope,
     described,
@@ -26,10 +25,20 @@ from headway.resource import (
     type_name,
     types_pb,
 )
-from headway.storage._backend import Backend, ListsResources
-from headway.storage._operations import MOST_OPERATIONS, Put, StorageError, Within
+from headway.storage import (
+    MOST_OPERATIONS,
+    REPLACED,
+    SCHEMA_KIND,
+    Backend,
+    ListsResources,
+    Put,
+    StorageError,
+    Within,
+    without_mark,
+)
+from headway.versions._schema import compare_schemas, schema_digest, scope_problem
+from headway.versions._schema_merge import merge_schemas
 
-SCHEMA_KIND: Kind = ("internal", "Schema")
 MOST_SEEN = 100
 """The number of schemas of one type that a store recognizes: those of the latest programs."""
 MOST_BYTES = 1 << 20
@@ -40,8 +49,6 @@ _ATTEMPTS = 20
 """The number of attempts at a commit that conflicts with other programs that open the same store."""
 _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
 _Type = ResourceType[Any]
-_REPLACED = "replaced"
-"""The metadata key of a record whose schema has replaced an incompatible one: the last revision before that."""
 
 
 class SchemaPlan(NamedTuple):
@@ -222,18 +229,8 @@ def _replaced_at(stored: pb.Resource) -> int:
     A copy of the store that an earlier Headway made has the mark of its source, but revisions of its own. There the
     record is usually below the mark.
     """
-    revision = int(stored.metadata.get(_REPLACED, "0"))
+    revision = int(stored.metadata.get(REPLACED, "0"))
     return revision if revision <= int(stored.version) else 0
-
-
-def without_mark(stored: pb.Resource) -> pb.Resource:
-    """Return a copy of a record without its mark, which counts only in the store that has set it.
-
-    Another store has revisions of its own. What it has of an earlier schema is in the history of the first one.
-    """
-    copied = copy_message(stored)
-    copied.metadata.pop(_REPLACED, None)
-    return copied
 
 
 def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None, replaced: int | None) -> Put:
@@ -244,7 +241,7 @@ def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None, r
     made.data = AnyMessage(type_url=_URL, value=encode(record))
     made.version = ""
     if replaced is not None:
-        made.metadata[_REPLACED] = str(replaced)
+        made.metadata[REPLACED] = str(replaced)
     return Put(SCHEMA_KIND, ("", "", name), made, "" if stored is None else stored.version)
 
 
