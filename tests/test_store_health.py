@@ -24,9 +24,10 @@ from headway.engine import Host, _store_health
 from headway.errors import HeadwayError, StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.protobuf import decode
+from headway.quotas import quotas_now
 from headway.resource import Key, Kind, Registry, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
-from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
+from headway.storage import MemoryBackend, SqliteBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
 from headway.why import observer_of, why_extension
 from tests.helpers.plain_types import Team
@@ -361,14 +362,9 @@ async def test_recovery_counts_from_the_first_of_several_problems(autojump_clock
 def test_store_that_cannot_be_used_shows_no_quotas() -> None:
     """The pages of its engine must not fail with it."""
 
-    class Closed(MemoryBackend):
-        def quotas_now(self) -> Any:
-            raise StoreUnusable("the store is closed")
-
-    host = Host(Closed(), Registry(), events.ignore)
+    host = Host(SqliteBackend("closed.db"), Registry(), events.ignore)
     why_extension(host)
-    health = _store_health.StoreHealth(host.backend, (), events.ignore)
-    assert (health.quotas(), observer_of(host).refusals()) == ((), {})
+    assert (quotas_now(host.backend), observer_of(host).refusals()) == ((), {})
 
 
 async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_clock: MockClock) -> None:

@@ -187,7 +187,17 @@ class TooLarge(CallerError, ValueError):
         return str(self.args[0])
 
 
-class QuotaExceeded(CallerError):
+class CommitRefused(CallerError):
+    """A rule of the store, such as a `QuotaExceeded`, has refused a write. Nothing was written.
+
+    Attributes:
+        reason: the name of the reason, as over gRPC and HTTP.
+    """
+
+    reason = ""
+
+
+class QuotaExceeded(CommitRefused):
     """A write has no room in a quota of its partition or namespace. Nothing was written.
 
     Repeating the write does not help until something there is deleted or made smaller, or the quota is raised.
@@ -199,6 +209,8 @@ class QuotaExceeded(CallerError):
         use: what was used when the write was refused.
         adds: what the write would have added.
     """
+
+    reason = "QUOTA_EXCEEDED"
 
     def __init__(self, message: str, quota: str, what: str, limit: int, use: int, adds: int) -> None:
         super().__init__(message, quota, what, limit, use, adds)

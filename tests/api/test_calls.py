@@ -16,9 +16,10 @@ from trio.testing import MockClock
 
 import headway
 from headway.api import ROWS, Call, Code, FailedCall, Row, call_of, code_of, described
-from headway.client import Client, LeaseClient, list_quotas
+from headway.client import Client, LeaseClient
 from headway.client._refusals import in_doubt
 from headway.errors import Conflict, InvalidArgument, NotFound, RateLimited
+from headway.quotas import list_quotas
 from headway.resource import pb
 from headway.rpc import (
     InProcessChannel,

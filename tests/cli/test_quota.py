@@ -9,7 +9,7 @@ import pytest
 import headway
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import QuotaExceeded
-from headway.resource import QUOTA
+from headway.quotas import QUOTA
 from tests.cli.terminal import Terminal
 from tests.helpers.declared import NOTE
 

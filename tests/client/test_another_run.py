@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import headway
-from headway.client import list_quotas
 from headway.errors import InvalidArgument, WrongTrioRun
 from headway.events import ignore
+from headway.quotas import list_quotas
 from tests.helpers.resources import Team
 
 

@@ -8,7 +8,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.api import NotBegun, ProgramFailed, ProgramFailedLate, Reason, Row, call_of, code_of, row_of
-from headway.errors import HeadwayError, QuotaExceeded, RateLimited
+from headway.errors import CommitRefused, HeadwayError, QuotaExceeded, RateLimited
 from headway.rpc import told
 
 _ARGUMENTS: dict[type[HeadwayError], tuple[Any, ...]] = {
@@ -22,7 +22,8 @@ _ARGUMENTS: dict[type[HeadwayError], tuple[Any, ...]] = {
 
 def an_error(row: Row) -> HeadwayError:
     """Return an error of a row, with the message "because"."""
-    return row.error("because", *_ARGUMENTS.get(row.error, ()))
+    error = QuotaExceeded if row.error is CommitRefused else row.error
+    return error("because", *_ARGUMENTS.get(error, ()))
 
 
 def failed(status: Status, message: str | None = None, details: Any = None) -> HeadwayError:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from headway import api
-from headway.errors import QuotaExceeded
+from headway.errors import CommitRefused
 from headway.http import RequestLimits
-from headway.resource import QUOTA, Quota
-from tests.helpers.service_errors import an_error
+from headway.quotas import QUOTA, Quota, rule_of
+from tests.helpers.service_errors import an_error, reason_of
 from tests.http.kit import CORE, PARTITION_PATH, TEAM, TEAMS, Member, Rank, Team, serving
 
 SITES, SECRETS = "/api/staff/v1/site", "/api/vault/v1/secret"
@@ -182,10 +182,12 @@ async def test_each_request_has_its_code_and_says_why(part: int) -> None:
 @pytest.mark.parametrize("row", api.ROWS, ids=lambda row: row.error.__name__)
 async def test_error_of_the_service_has_its_code(row: api.Row) -> None:
     """The answer has the code, the status, the reason and the message of the error's row."""
-    async with serving(fails=an_error(row)) as server:
+    error = an_error(row)
+    async with serving(fails=error) as server:
         answer = await server.http.get(CORE)
 
-    reason = {} if row.reason is None else {"reason": row.reason.name}
+    found = reason_of(error)
+    reason = {} if found is None else {"reason": found.name}
     assert (answer.status_code, answer.json()) == (row.http, {"code": row.code.name, "message": "because", **reason})
     assert ("retry-after" in answer.headers) is (answer.status_code in (429, 503))
 
@@ -206,7 +208,7 @@ def test_codes_are_those_of_consul_and_of_the_guide() -> None:
         "DEADLINE_EXCEEDED": 504,
     }
     for row in api.ROWS:
-        assert row.http == (403 if row.error is QuotaExceeded else expected.get(row.code.name, 500)), row
+        assert row.http == (403 if row.error is CommitRefused else expected.get(row.code.name, 500)), row
 
 
 async def test_document_that_was_read_can_be_written_back() -> None:
@@ -293,6 +295,7 @@ async def test_answers_are_for_programs_and_never_stored() -> None:
 async def test_exceeded_quota_is_forbidden_and_not_to_be_repeated() -> None:
     """Clients repeat a request after 429 and 5xx, with or without a Retry-After. Here that would not help."""
     async with serving() as served:
+        rule_of(served.backend)
         await served.client.write(QUOTA.new("teams", Quota(max_resources=0)))
         answer = await served.http.put(f"{TEAMS}/one-more", json=ADA)
         assert answer.status_code == 403

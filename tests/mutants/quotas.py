@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ENGINE, _TALLY = "test_quotas.py", "storage/test_quota_tally.py"
-_SQLITE, _ETCD = "storage/test_sqlite_quotas.py", "storage/test_etcd_quotas.py"
+_ENGINE, _TALLY = "quotas/test_engine.py", "quotas/test_rule.py"
+_SQLITE, _ETCD = "quotas/test_sqlite.py", "quotas/test_etcd.py"
 
 QUOTA_MUTANTS = (
     Mutant(
         "a change at the place that a count has reached is not counted",
-        "storage/_quota_tally.py",
+        "quotas/_rule.py",
         "key <= self._after",
         "key < self._after",
         _TALLY,
@@ -18,14 +18,14 @@ QUOTA_MUTANTS = (
     Mutant(
         "engines that need room in one quota do not compare its key",
         "storage/etcd/layout/_transaction.py",
-        "        self._compare_puts(key)\n        self.rooms[key]",
-        "        self.rooms[key]",
+        "        self._compare_puts(key)\n        self.claims[key]",
+        "        self.claims[key]",
         _ETCD,
     ),
     Mutant(
         "a commit does not compare the declared quotas",
         "storage/etcd/_commit.py",
-        "        else:\n            draft.compare_quotas()\n",
+        "        else:\n            draft.compare_rules()\n",
         "",
         _ETCD,
     ),
@@ -45,53 +45,53 @@ QUOTA_MUTANTS = (
         "restored",
     ),
     Mutant(
+        "a number above its limit keeps commits waiting that add nothing to it",
+        "storage/etcd/layout/_transaction.py",
+        "            not more or added + more <= free",
+        "            added + more <= free",
+        _ETCD,
+        "above_its_other",
+    ),
+    Mutant(
         "a refused transaction of a file still counts",
-        "storage/sqlite/_quotas.py",
-        "            self._read(connection)\n\n    def keep",
-        "\n    def keep",
+        "storage/sqlite/_writer.py",
+        "            self._rules.lose()\n",
+        "",
         _SQLITE,
     ),
     Mutant(
         "the use of a file does not follow its commits",
-        "storage/sqlite/_quotas.py",
-        "                if place in self._uses:",
-        "                if False:",
+        "storage/sqlite/_requests.py",
+        "            self._rules.follow(changes)\n",
+        "",
         _SQLITE,
     ),
     Mutant(
         "a damaged quota keeps a store from opening",
-        "storage/sqlite/_quotas.py",
-        "            with contextlib.suppress(StoreUnusable):\n                resource",
-        "            if True:\n                resource",
+        "storage/sqlite/_rules.py",
+        "            with contextlib.suppress(StoreUnusable):\n                yield",
+        "            if True:\n                yield",
         _SQLITE,
     ),
     Mutant(
-        "quotas are copied in the order of kinds",
-        "storage/upkeep/_copy.py",
-        "(kind == QUOTA_KIND, kind)",
-        "(False, kind)",
-        _ENGINE,
-        "copy",
-    ),
-    Mutant(
-        "a stopped copy continues under the quotas that it has copied",
-        "storage/upkeep/_copy.py",
-        "    copied.written += await _remove_all(target, QUOTA_KIND)\n",
-        "",
-        _ENGINE,
-        "copy",
+        "rules do not begin again with another history",
+        "storage/etcd/_session.py",
+        "        self._rule_over(mirror)\n        pulse.stop(why)",
+        "        pulse.stop(why)",
+        _ETCD,
+        "restored",
     ),
     Mutant(
         "a commit that etcd decides several times counts as several refusals",
         "storage/etcd/_commit.py",
-        "        charged = () if quotas is None else quotas.charged(applied)\n",
-        "        try:\n            charged = () if quotas is None else quotas.charged(applied)\n"
-        "        except StorageError as error:\n            quotas.limits.count_refusal(error)\n            raise\n",
+        "        claims = rules.claims(session.content.changes(applied))",
+        "        if rules.active:\n            rules.charge(session.content.changes(applied))\n"
+        "        claims = rules.claims(session.content.changes(applied))",
         _ETCD,
     ),
     Mutant(
         "a marked resource takes statuses without limit",
-        "storage/_quotas.py",
+        "quotas/_limits.py",
         "    return _status_size(new) <= max(STATUS_ROOM, _status_size(old))",
         "    return is_marked(new.metadata) or _status_size(new) <= max(STATUS_ROOM, _status_size(old))",
         _TALLY,
@@ -105,7 +105,7 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         "a quota may limit a type that no quota counts",
-        "service/_quota_checks.py",
+        "quotas/_checks.py",
         "            _check_limited_type(access, resource)\n",
         "",
         _ENGINE,
@@ -113,7 +113,7 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         "quotas are created in a store that keeps none",
-        "service/_quota_checks.py",
+        "quotas/_checks.py",
         "            check_kept(self._backend)\n",
         "",
         _ENGINE,
@@ -121,7 +121,7 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         "a caller sees quotas that they may not read",
-        "service/_quota.py",
+        "quotas/_service.py",
         " if self._access.may_read(_id(each.limit.name))",
         "",
         _ENGINE,
@@ -129,7 +129,7 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         "a caller without rights to quotas lists them",
-        "service/_quota.py",
+        "quotas/_service.py",
         '        self._access.check_list(QUOTA.name, Within("", ""))\n',
         "",
         _ENGINE,
@@ -138,8 +138,8 @@ QUOTA_MUTANTS = (
     Mutant(
         "clients over HTTP repeat a write that exceeds a quota",
         "api/_refusals.py",
-        "Row(QuotaExceeded, Code.RESOURCE_EXHAUSTED, 403,",
-        "Row(QuotaExceeded, Code.RESOURCE_EXHAUSTED, 429,",
+        "Row(CommitRefused, Code.RESOURCE_EXHAUSTED, 403)",
+        "Row(CommitRefused, Code.RESOURCE_EXHAUSTED, 429)",
         "http/test_codes.py",
         "quota",
     ),

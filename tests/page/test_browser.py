@@ -9,10 +9,9 @@ from contextlib import nullcontext
 import pytest
 
 import headway
-from headway._gen.headway.tenancy.v1 import Quota
 from headway.page import PageHost, _others
 from headway.pauses import pause_controller
-from headway.resource import QUOTA
+from headway.quotas import QUOTA, Quota
 from headway.storage import MemoryBackend
 from headway.why import sentences
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium

@@ -7,9 +7,8 @@ import json
 import pytest
 
 import headway
-from headway._gen.headway.tenancy.v1 import Quota
 from headway.page import _others
-from headway.resource import QUOTA
+from headway.quotas import QUOTA, Quota
 from headway.why import _absent
 from tests.helpers.browser import PATIENCE
 from tests.helpers.why_programs import Team, broken_app

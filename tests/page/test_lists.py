@@ -9,10 +9,10 @@ import trio
 
 import headway
 from headway import field
-from headway._gen.headway.tenancy.v1 import Quota
 from headway.base import wall_time
 from headway.page import _happened
-from headway.resource import NAMESPACE, QUOTA
+from headway.quotas import QUOTA, Quota
+from headway.resource import NAMESPACE
 from tests.page.kit import EVERYTHING, PATIENCE, Shop, Visitor, open_shop, rule
 
 

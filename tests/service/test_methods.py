@@ -12,12 +12,12 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from headway.engine import Host
 from headway.events import ignore
 from headway.peering import PeeringHost, PeeringService, PeerStreamService
+from headway.quotas import QuotaService
 from headway.resource import Registry
 from headway.rpc import DescribedFiles, Health, Reflection, Services
 from headway.service import (
     ConsulService,
     LeaseService,
-    QuotaService,
     ResourceService,
     StoreService,
     SubscribeService,

@@ -1,20 +1,18 @@
-"""Stores that each break a promise about quotas, so that the conformance checks must fail."""
+"""Stores that each break a promise about the rules of commits, so that the conformance checks of quotas must fail."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-import trio
-
-from headway.resource import DELETION_TIMESTAMP, Key, Kind, Position, pb
-from headway.storage import Fence, Limit, Operation, Place, QuotaUse, Use
-from headway.testing.conformance import KIND
+from headway.resource import Key, Position, pb
+from headway.storage import Fence, Operation
 from headway.testing.conformance import quotas as claims
-from tests.storage.kept_memory import Broken, Effect, KeptMemory
+from tests.storage.kept_memory import Broken, KeptChange, KeptMemory
 
 
-class IgnoresQuotas(KeptMemory):
-    def check_quotas(self, applied: Sequence[Effect]) -> None:
+class AsksNoRules(KeptMemory):
+    def ask_rules(self, changes: Sequence[KeptChange]) -> None:
         pass
 
 
@@ -23,111 +21,84 @@ class CountsPayloads(KeptMemory):
         return len(resource.data.value) if resource.data is not None else 0
 
 
-class RefusesEverythingAboveALimit(KeptMemory):
-    def check_quotas(self, applied: Sequence[Effect]) -> None:
-        super().check_quotas(applied)
-        for limit in self.declared():
-            if limit.resources is not None and self.use(limit.place).resources > limit.resources:
-                self.check_limit(limit, "resources", limit.resources, limit.resources, 1)
+class FollowsNoDeletions(KeptMemory):
+    def follow(self, changes: Sequence[KeptChange]) -> None:
+        super().follow([each for each in changes if each.new is not None])
 
 
-class CountsCreationsAlone(KeptMemory):
-    def check_quotas(self, applied: Sequence[Effect]) -> None:
-        super().check_quotas([each for each in applied if each[3] is not None])
+class AsksAboutEachChange(KeptMemory):
+    def ask_rules(self, changes: Sequence[KeptChange]) -> None:
+        for each in changes:
+            super().ask_rules([each])
 
 
-class RefusesMarks(KeptMemory):
-    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
-        return old is not None and old.generation == new.generation
+class ShowsNoFormer(KeptMemory):
+    """It counts rightly what a change replaces, but does not show it."""
+
+    def ask_rules(self, changes: Sequence[KeptChange]) -> None:
+        super().ask_rules([Anew(*vars(each).values()) for each in changes])
 
 
-class RefusesStatuses(KeptMemory):
-    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:  # noqa: ARG002
-        return False
+class Anew(KeptChange):
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*parts)  # type: ignore[arg-type]  # the parts of a change
+        self.before = KeptChange(*parts)  # type: ignore[arg-type]  # as above
+        self.old = None
 
+    @property
+    def resources(self) -> int:
+        return self.before.resources
 
-class AcceptsAnyStatus(KeptMemory):
-    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
-        return (old is not None and old.generation == new.generation) or super().exempt(old, new)
-
-
-class AcceptsAnyStatusOfMarked(KeptMemory):
-    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
-        return DELETION_TIMESTAMP in new.metadata or super().exempt(old, new)
+    @property
+    def bytes(self) -> int:
+        return self.before.bytes
 
 
 class CountsTheWholePartition(KeptMemory):
-    def counts(self, place: Place, kind: Kind, key: Key) -> bool:
-        return super().counts(place._replace(namespace=""), kind, key)
+    def within(self, key: Key, partition: str, namespace: str) -> bool:  # noqa: ARG002
+        return super().within(key, partition, "")
 
 
-class CountsItsOwn(KeptMemory):
-    def counts(self, place: Place, kind: Kind, key: Key) -> bool:
-        return super().counts(place, kind, key) or (place.kind is None and key[0] == place.partition)
+class FollowsNoRules(KeptMemory):
+    """It shows the rules what they demand only once."""
+
+    def follow(self, changes: Sequence[KeptChange]) -> None:
+        super().follow([each for each in changes if each.kind not in self.rules.kinds or each.old is None])
 
 
-class KeepsTheFirstLimits(KeptMemory):
-    def declared(self) -> Sequence[Limit]:
-        self.first: dict[str, Limit] = getattr(self, "first", {})
-        for limit in super().declared():
-            self.first.setdefault(limit.name, limit)
-        return list(self.first.values())
-
-
-class ChecksQuotasThenWaits(KeptMemory):
+class AsksThenWaits(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         applied = [entry for operation in operations if (entry := self.decide(operation)) is not None]
-        self.check_now(applied)
+        super().ask_rules([KeptChange(*each, self.size) for each in applied])
         return await super().commit(operations, fence)
 
-    def check_now(self, applied: Sequence[Effect]) -> None:
-        super().check_quotas(applied)
-
-    def check_quotas(self, applied: Sequence[Effect]) -> None:
+    def ask_rules(self, changes: Sequence[KeptChange]) -> None:
         pass
 
 
 class CountsNoUpdates(KeptMemory):
-    """It lists the size that each resource was created with."""
-
-    def publish(self, applied: Sequence[Effect]) -> None:
-        self.created: dict[str, int] = getattr(self, "created", {})
-        for _, _, old, new in applied:
-            if old is None and new is not None and new.id is not None:
-                self.created[new.id.uid] = self.size(new)
-        super().publish(applied)
-
-    async def list_quotas(self) -> Sequence[QuotaUse]:
-        uses = await super().list_quotas()
-        size = sum(self.created.get(each.id.uid, 0) for each in self.tables[KIND].values() if each.id is not None)
-        return [each._replace(use=Use(each.use.resources, size)) for each in uses]
+    def follow(self, changes: Sequence[KeptChange]) -> None:
+        super().follow([each for each in changes if each.resources or each.kind in self.rules.kinds])
 
 
-class DeclaresLate(KeptMemory):
-    """A quota takes effect some commits later."""
+class FollowsLate(KeptMemory):
+    """The rules learn of a commit some commits later."""
 
-    def declared(self) -> Sequence[Limit]:
-        self.late: list[Sequence[Limit]] = [*getattr(self, "late", []), super().declared()]
-        return self.late[max(0, len(self.late) - 4)]
-
-    async def list_quotas(self) -> Sequence[QuotaUse]:
-        await trio.lowlevel.checkpoint()
-        return [QuotaUse(each, self.use(each.place), 0) for each in super().declared()]
+    def follow(self, changes: Sequence[KeptChange]) -> None:
+        self.late: list[Sequence[KeptChange]] = [*getattr(self, "late", []), [replace(each) for each in changes]]
+        if len(self.late) > 3:
+            super().follow(self.late.pop(0))
 
 
 BROKEN: Broken = {
-    IgnoresQuotas: [claims.a_quota_of_resources_is_kept, claims.a_quota_of_bytes_is_kept],
+    AsksNoRules: [claims.a_quota_of_resources_is_kept, claims.a_quota_of_bytes_is_kept],
     CountsPayloads: [claims.a_quota_of_bytes_is_kept],
-    RefusesEverythingAboveALimit: [claims.deletions_and_smaller_resources_are_never_refused],
-    CountsCreationsAlone: [claims.a_replacement_in_one_commit_needs_no_room],
-    RefusesMarks: [claims.a_deletion_can_always_be_marked_and_ended],
-    RefusesStatuses: [claims.a_small_status_is_never_refused],
-    AcceptsAnyStatus: [claims.a_small_status_is_never_refused],
-    AcceptsAnyStatusOfMarked: [claims.a_deletion_can_always_be_marked_and_ended],
+    FollowsNoDeletions: [claims.deletions_and_smaller_resources_are_never_refused],
+    AsksAboutEachChange: [claims.a_replacement_in_one_commit_needs_no_room],
+    ShowsNoFormer: [claims.a_small_status_is_never_refused],
     CountsTheWholePartition: [claims.a_quota_counts_its_own_part],
-    CountsItsOwn: [claims.what_headway_writes_for_itself_is_not_counted],
-    KeepsTheFirstLimits: [claims.a_changed_quota_holds_from_its_commit_on],
-    ChecksQuotasThenWaits: [claims.writers_never_exceed_a_quota_together],
+    FollowsNoRules: [claims.a_changed_quota_holds_from_its_commit_on],
+    AsksThenWaits: [claims.writers_never_exceed_a_quota_together],
     CountsNoUpdates: [claims.the_use_is_the_sum_of_what_is_stored],
-    DeclaresLate: [claims.a_quota_can_be_declared_under_writers],
+    FollowsLate: [claims.a_quota_can_be_declared_under_writers],
 }

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import trio
 
-from headway.protobuf import copy_message, decode, encode
-from headway.resource import DELETION_TIMESTAMP, Key, Kind, Position, Quota, StreamItem, pb
+from headway.protobuf import copy_message, encode
+from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage import (
-    QUOTA_KIND,
     SNAPSHOT_CHUNK,
-    STATUS_ROOM,
     Fence,
     LeaseTable,
-    Limit,
     LogWatch,
     MemoryBackend,
     Operation,
-    Place,
     Put,
-    QuotaUse,
     Require,
     RequireOwnsNothing,
+    Rules,
     SkippingWatch,
     StillOwns,
-    Use,
+    Stored,
     VersionConflict,
     Within,
     WrongUid,
     check_resumable,
     refuse_repeated_keys,
 )
-from headway.storage._quotas import quota_exceeded
 from headway.testing import BackendCheck
 from headway.testing.conformance import uid_of, version_of
 
@@ -43,6 +39,43 @@ Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """(kind, key, what was stored, what is stored now)."""
 
 Found = tuple[Sequence[pb.Resource], Position]
+
+
+@dataclass
+class KeptChange:
+    """A change as the rules see it."""
+
+    kind: Kind
+    key: Key
+    old: pb.Resource | None
+    new: pb.Resource | None
+    size: Callable[[pb.Resource], int]
+
+    @property
+    def resources(self) -> int:
+        return (self.new is not None) - (self.old is not None)
+
+    @property
+    def bytes(self) -> int:
+        return (0 if self.new is None else self.size(self.new)) - (0 if self.old is None else self.size(self.old))
+
+
+class KeptContent(Stored):
+    """The content of a store as the rules see it."""
+
+    def __init__(self, store: KeptMemory) -> None:
+        self._store = store
+
+    def next_kind(self, kind: Kind) -> Kind | None:
+        return min((each for each, table in self._store.tables.items() if table and each > kind), default=None)
+
+    def every(self, kind: Kind) -> Iterable[pb.Resource]:
+        return list(self._store.tables.get(kind, {}).values())
+
+    def measure(self, kind: Kind, partition: str, namespace: str, after: Key | None) -> tuple[int, int, Key | None]:  # noqa: ARG002
+        table, within = self._store.tables.get(kind, {}), self._store.within
+        found = [each for key, each in table.items() if within(key, partition, namespace)]
+        return len(found), sum(map(self._store.size, found)), None
 
 
 class KeptMemory(MemoryBackend):
@@ -54,6 +87,7 @@ class KeptMemory(MemoryBackend):
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
+        self.rules = Rules(KeptContent(self))
         # The last revision of each earlier opening.
         self.left: dict[str, int] = {}
         self.tables: dict[Kind, dict[Key, pb.Resource]] = {}
@@ -96,73 +130,31 @@ class KeptMemory(MemoryBackend):
             self._check_fence(fence)
         applied = [entry for operation in operations if (entry := self.decide(operation)) is not None]
         if applied:
-            self.check_quotas(applied)
+            changes = [KeptChange(*each, self.size) for each in applied]
+            self.ask_rules(changes)
             self.publish(applied)
+            self.follow(changes)
         return self.position
 
-    # --- Quotas: everything is counted each time ---
+    # --- Rules of commits ---
 
-    def declared(self) -> Sequence[Limit]:
-        """Return the quotas."""
-        stored = self.tables.get(QUOTA_KIND, {})
-        return [Limit(key[2], *self._limits(stored[key])) for key in sorted(stored)]
+    def ask_rules(self, changes: Sequence[KeptChange]) -> None:
+        """Let the rules refuse a commit."""
+        self.rules.charge(changes)
 
-    @staticmethod
-    def _limits(resource: pb.Resource) -> tuple[Place, int | None, int | None]:
-        quota = decode(Quota, resource.data.value if resource.data is not None else b"")
-        place = Place(quota.partition, quota.namespace, (quota.group, quota.kind) if quota.kind else None)
-        return place, quota.max_resources, quota.max_bytes
+    def follow(self, changes: Sequence[KeptChange]) -> None:
+        """Let the rules follow a commit."""
+        self.rules.follow(changes)
 
-    def counts(self, place: Place, kind: Kind, key: Key) -> bool:
-        """Return True if a quota counts a resource."""
-        return place.covers(kind, key)
+    def within(self, key: Key, partition: str, namespace: str) -> bool:
+        """Return True if a resource is in this part of the store."""
+        return key[0] == partition and namespace in ("", key[1])
 
     def size(self, resource: pb.Resource) -> int:
         """Return the bytes of a resource."""
         unversioned = copy_message(resource)
         unversioned.version = ""
         return len(encode(unversioned))
-
-    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
-        """Return True if a change is never refused."""
-        small = len(encode(pb.Resource(status=new.status))) <= STATUS_ROOM
-        return old is not None and small and (DELETION_TIMESTAMP in new.metadata or old.generation == new.generation)
-
-    def use(self, place: Place) -> Use:
-        """Return the use of the part of a quota."""
-        counted = [
-            each for kind, table in self.tables.items() for key, each in table.items() if self.counts(place, kind, key)
-        ]
-        return Use(len(counted), sum(map(self.size, counted)))
-
-    def check_quotas(self, applied: Sequence[Effect]) -> None:
-        """Raise QuotaExceeded if a quota has no room for the changes."""
-        for limit in self.declared():
-            mine = [each for each in applied if self.counts(limit.place, each[0], each[1])]
-            asks = [each for each in mine if each[3] is not None and not self.exempt(each[2], each[3])]
-            for what, most, measure in (
-                ("resources", limit.resources, lambda _: 1),
-                ("bytes", limit.bytes, self.size),
-            ):
-                added = self.added(mine, measure)
-                use: int = getattr(self.use(limit.place), what)
-                if most is not None and any(self.added([each], measure) > 0 for each in asks):
-                    self.check_limit(limit, what, most, use, added)
-
-    def added(self, changes: Sequence[Effect], measure: Callable[[pb.Resource], int]) -> int:
-        """Return what changes add to a number."""
-        return sum(
-            (0 if new is None else measure(new)) - (0 if old is None else measure(old)) for _, _, old, new in changes
-        )
-
-    def check_limit(self, limit: Limit, what: str, most: int, use: int, added: int) -> None:
-        """Raise QuotaExceeded if a number would grow above its limit."""
-        if added > 0 and use + added > most:
-            raise quota_exceeded(limit, what, most, use, added)
-
-    async def list_quotas(self) -> Sequence[QuotaUse]:
-        await trio.lowlevel.checkpoint()
-        return [QuotaUse(each, self.use(each.place), 0) for each in self.declared()]
 
     def decide(self, operation: Operation) -> Effect | None:
         """Return the change that an operation makes, or None if it makes none."""

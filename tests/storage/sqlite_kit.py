@@ -110,9 +110,9 @@ def count_batches(patch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     run_batch = _writer.run_batch
 
-    def counted(file: object, requests: Sequence[object], *rest: object) -> int:
+    def counted(file: object, rules: object, requests: Sequence[object], *rest: object) -> int:
         sizes.append(len(requests))
-        return run_batch(file, requests, *rest)  # type: ignore[arg-type]  # passed through
+        return run_batch(file, rules, requests, *rest)  # type: ignore[arg-type]  # passed through
 
     patch.setattr(_writer, "run_batch", counted)
     return sizes

@@ -14,9 +14,9 @@ from grpclib.const import Status
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.client import list_quotas
 from headway.errors import HeadwayError
-from headway.resource import QUOTA, Quota, ResourceId
+from headway.quotas import QUOTA, Quota, list_quotas
+from headway.resource import ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend
 from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why, beside_siblings, observer_of

@@ -54,7 +54,6 @@ from headway.api._refusals import (
 )
 from headway.api._services import (
     LeaseApi,
-    QuotaApi,
     ResourceApi,
     StoreApi,
     SubscribeApi,
@@ -105,7 +104,6 @@ __all__ = [
     "Peer",
     "ProgramFailed",
     "ProgramFailedLate",
-    "QuotaApi",
     "Reason",
     "ResourceApi",
     "Row",

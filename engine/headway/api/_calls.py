@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeVar
 from headway.api._refusals import Code, DetailedPrecondition, Reason, error_of, row_of
 from headway.errors import (
     Closed,
+    CommitRefused,
     FailedPrecondition,
     HeadwayError,
     NotHeadway,
-    QuotaExceeded,
     RateLimited,
     RemoteError,
     Unavailable,
@@ -133,8 +133,9 @@ def answered(error: Exception) -> HeadwayError | None:
     if row is None:
         return None
     message = str(error) or row.code.name
-    if isinstance(error, QuotaExceeded):
-        found: HeadwayError = QuotaExceeded(message, error.quota, error.what, error.limit, error.use, error.adds)
+    if isinstance(error, CommitRefused):
+        # Another object for each caller, because raising adds a traceback to it.
+        found: HeadwayError = type(error)(*error.args)
     elif isinstance(error, RateLimited):
         found = RateLimited(message, error.retry_after)
     else:

@@ -15,6 +15,7 @@ from headway._gen.headway.refusal.v1 import Reason as Reason
 from headway.errors import (
     AlreadyExists,
     CallerError,
+    CommitRefused,
     Conflict,
     FailedPrecondition,
     Fenced,
@@ -27,7 +28,6 @@ from headway.errors import (
     PartitionReserved,
     PayloadError,
     PermissionDenied,
-    QuotaExceeded,
     RateLimited,
     RemoteError,
     StoreChanged,
@@ -152,8 +152,8 @@ ROWS = (
     Row(NotFound, Code.NOT_FOUND, 404),
     Row(Unauthenticated, Code.UNAUTHENTICATED, 401),
     Row(PermissionDenied, Code.PERMISSION_DENIED, 403),
-    # Not 429 or 5xx, after which clients repeat a request: that does not help here.
-    Row(QuotaExceeded, Code.RESOURCE_EXHAUSTED, 403, Reason.QUOTA_EXCEEDED),
+    # Not 429 or 5xx, after which clients repeat a request: that does not help here. The error itself has the reason.
+    Row(CommitRefused, Code.RESOURCE_EXHAUSTED, 403),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, 429, Reason.LIMITED),
     Row(Exhausted, Code.RESOURCE_EXHAUSTED, 429),
     Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, 504),
@@ -180,7 +180,10 @@ _CERTAIN = (CallerError, HistoryCompacted, WriteRejected)
 
 def row_of(error: BaseException) -> Row | None:
     """Return the forms of an error, or None if a service may not raise it."""
-    return next((row for row in ROWS if isinstance(error, row.error)), None)
+    row = next((row for row in ROWS if isinstance(error, row.error)), None)
+    if row is not None and isinstance(error, CommitRefused):
+        return row._replace(reason=Reason.__members__.get(error.reason))
+    return row
 
 
 def error_of(code: int, reason: Reason | None) -> type[HeadwayError] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway._gen.headway.quota import v1 as quota_pb
 from headway._gen.headway.store import v1 as store_pb
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway._gen.headway.types import v1 as types_pb
@@ -113,15 +112,6 @@ class TypesApi(Api, Protocol, service="headway.types.v1.TypesService"):
     @method("List", types_pb.ListRequest, types_pb.ListResponse)
     async def list(self, call: Call, request: types_pb.ListRequest, /) -> Any:
         """Return the types and topics, and the messages that they contain."""
-        ...
-
-
-class QuotaApi(Api, Protocol, service="headway.quota.v1.QuotaService"):
-    """The quotas of a store."""
-
-    @method("List", quota_pb.ListRequest, quota_pb.ListResponse)
-    async def list(self, call: Call, request: quota_pb.ListRequest, /) -> quota_pb.ListResponse:
-        """Return the quotas and their use."""
         ...
 
 

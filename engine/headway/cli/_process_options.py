@@ -18,6 +18,7 @@ from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.http import host_and_port
 from headway.observe import Metrics, Pages, PagesService, log_report, open_pages, reports
+from headway.quotas import quotas_now
 from headway.rpc import is_loopback
 from headway.why import beside_siblings
 
@@ -76,7 +77,7 @@ class ProcessOptions(NamedTuple):
         """
         if metrics is not None:
             metrics.watch(engine.status)
-            metrics.watch_quotas(engine.quotas)
+            metrics.watch_quotas(functools.partial(quotas_now, engine))
         if sibling is not None:
             pages = PagesService(Pages(engine.status, metrics, lambda: engine.store_problem))
             async with beside_siblings(engine, sibling.process, sibling.own, sibling.others, pages):

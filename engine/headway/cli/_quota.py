@@ -10,8 +10,8 @@ from headway.base import plain
 from headway.cli._connection import Connection, connected
 from headway.cli._output import Details, details_option, json_text, table
 from headway.cli._running import Usage
-from headway.client import QuotaInfo, list_quotas
-from headway.resource import DEFAULT_UNIT, QUOTA, Quota, quota_problem
+from headway.quotas import QUOTA, Quota, QuotaInfo, list_quotas, quota_problem
+from headway.resource import DEFAULT_UNIT
 
 _HEADS = ("QUOTA", "PARTITION", "NAMESPACE", "TYPE", "RESOURCES", "BYTES", "REFUSED")
 

@@ -17,8 +17,6 @@ from headway.client._lease import LeaseAnswer as LeaseAnswer
 from headway.client._lease import LeaseClient as LeaseClient
 from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
-from headway.client._quota import QuotaInfo as QuotaInfo
-from headway.client._quota import list_quotas as list_quotas
 from headway.client._refusals import LASTING as LASTING
 from headway.client._refusals import client_error as client_error
 from headway.client._scoped_stream import ConfirmedItems as ConfirmedItems

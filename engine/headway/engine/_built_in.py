@@ -20,6 +20,7 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
     # Imported here, because a program that only connects to engines needs none of it.
     from headway.pauses import pauses_extension
     from headway.peering import peering_extension
+    from headway.quotas import quotas_extension
     from headway.versions import versions_extension
     from headway.why import why_extension
 
@@ -27,6 +28,7 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
         versions_extension,
         _controllers,
         pauses_extension,
+        quotas_extension,
         partial(peering_extension, links=peer_links),
         why_extension,
     ]

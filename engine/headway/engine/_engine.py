@@ -17,7 +17,7 @@ from headway.errors import InvalidArgument
 from headway.events import Report, ignore
 from headway.resource import Registry, ResourceId, did_you_mean
 from headway.run import ControllerStatus, Supervisor
-from headway.storage import QuotaUse, StoreProblem
+from headway.storage import Backend, StoreProblem
 
 if TYPE_CHECKING:
     from headway._gen.headway.observe.v1 import StuckList, Why
@@ -108,13 +108,10 @@ class Engine:
         """
         return None if self._store is None else self._store.problem
 
-    def quotas(self) -> Sequence[QuotaUse]:
-        """Return the quotas with their use, for metrics: ``metrics.watch_quotas(engine.quotas)``.
-
-        A quota appears once its use is counted: after the first write that needs room in it, or the first
-        `headway.client.list_quotas`. With `open_workers` there are none.
-        """
-        return () if self._store is None else self._store.quotas()
+    @property
+    def backend(self) -> Backend | None:
+        """The store, for extensions. With `open_workers` it is None."""
+        return None if self._store is None else self._store.backend
 
     @property
     def controllers(self) -> Mapping[str, Supervisor]:

@@ -46,7 +46,7 @@ class Observer(Protocol):
         ...
 
     async def refused_elsewhere(self) -> Mapping[str, int]:
-        """Return how many commits the other processes of this server have refused, by the names of quotas."""
+        """Return how many commits the other processes of this server have refused, by the names of their limits."""
         ...
 
 

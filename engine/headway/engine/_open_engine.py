@@ -65,7 +65,7 @@ async def open_engine(
             It needs ``pip install 'headway[otel]'``.
         gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
             start, for ten minutes at most, and exclude the objects that exist then from later collections
-            (`gc.freeze`). While the first copies from another engine arrive, only young objects are collected, and these
+            (`gc.freeze`). While the first copies from elsewhere arrive, only young objects are collected, and these
             copies are excluded as well. Full collections become rarer: with a million resources, one blocks the event
             loop for half a second. All this affects the whole process, and the end of the block undoes it.
         extensions: packages that add types, services, wrappers around services, controllers and tasks.

@@ -18,8 +18,6 @@ from headway.service import (
     LeaseService,
     LeaseWaits,
     OpenSubscriptions,
-    QuotaRules,
-    QuotaService,
     ResourceEncodings,
     ResourceService,
     StoreService,
@@ -65,12 +63,11 @@ class EngineServices:
         self._topics = topics
         self._waits = LeaseWaits()
         self._streams = OpenSubscriptions()
-        refused_elsewhere = None if host.observer is None else host.observer.refused_elsewhere
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
         every = (*own, *extensions)
         of_resources: dict[str, Any] = {
-            "rules": [QuotaRules(backend), *(rules for each in every for rules in each.rules)],
+            "rules": [rules for each in every for rules in each.rules],
             "forms": host.forms,
             "journal": None if host.journal is None else host.journal.writes,
             "encodings": self._encodings,
@@ -83,7 +80,6 @@ class EngineServices:
             partial(ConsulService, backend, registry, **of_resources),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
-            partial(QuotaService, backend, registry, elsewhere=refused_elsewhere),
             partial(SubscribeService, backend, registry, topics or {}, forms=host.forms, streams=self._streams),
             *(partial(service, host) for each in own for service in each.services),
         ]

@@ -9,7 +9,7 @@ import trio
 from headway.cache import Informers
 from headway.errors import StoreRolledBack, Unavailable
 from headway.events import Report, StoreFailed, StoreRecovered
-from headway.storage import Backend, QuotaUse, StoreProblem, find_problem, quotas_now
+from headway.storage import Backend, StoreProblem, find_problem
 
 EVERY = 2.0
 PATIENCE = 5.0
@@ -23,12 +23,13 @@ class StoreHealth:
         informers: consulted for whether the store was rolled back.
 
     Attributes:
+        backend: the store.
         problem: why the store cannot be used now; None if it can.
     """
 
     def __init__(self, backend: Backend, informers: Sequence[Informers], report: Report) -> None:
         self.problem: StoreProblem | None = None
-        self._backend = backend
+        self.backend = backend
         self._informers = informers
         self._report = report
         self._since = 0.0
@@ -40,10 +41,6 @@ class StoreHealth:
         """Call a function now, and again at every change of the problem."""
         self._changed = changed
         changed(self.problem)
-
-    def quotas(self) -> Sequence[QuotaUse]:
-        """Return the quotas whose use is counted."""
-        return quotas_now(self._backend)
 
     async def watch(self) -> None:
         """Check the store repeatedly until canceled."""
@@ -64,7 +61,7 @@ class StoreHealth:
     async def _look_often(self) -> None:
         while True:
             self._looking_since = trio.current_time()
-            found = await find_problem(self._backend)
+            found = await find_problem(self.backend)
             if found is None and any(informers.rolled_back for informers in self._informers):
                 found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with lower revisions than before")
             self._looking_since = None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headway.observe._readings import readings
+from headway.quotas import QuotaUse
 from headway.run import ControllerStatus
-from headway.storage import QuotaUse
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

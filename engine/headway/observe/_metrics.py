@@ -16,8 +16,9 @@ from headway.base import check_plain, safe_report
 from headway.errors import DeclarationError
 from headway.observe._gauges import OUTCOMES, aliases, gauges, quota_gauges
 from headway.pauses import Paused, Resumed
+from headway.quotas import QuotaUse
 from headway.run import ControllerStatus
-from headway.storage import QuotaUse, StoreProblem
+from headway.storage import StoreProblem
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -91,8 +92,13 @@ class Metrics:
         self._status.append(status)
 
     def watch_quotas(self, quotas: Quotas) -> None:
-        """Add a source of quotas, which is called at each scrape: ``metrics.watch_quotas(engine.quotas)``."""
-        check_plain("Metrics.watch_quotas", quotas, 0, "no argument", "metrics.watch_quotas(engine.quotas)")
+        """Add a source of quotas, which is called at each scrape.
+
+        ``metrics.watch_quotas(lambda: headway.quotas.quotas_now(engine))``
+        """
+        check_plain(
+            "Metrics.watch_quotas", quotas, 0, "no argument", "metrics.watch_quotas(lambda: quotas_now(engine))"
+        )
         self._quotas.append(quotas)
 
     def text(self) -> bytes:

@@ -14,7 +14,6 @@ from headway._gen.headway.resource.v1 import Status as Status
 from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
 from headway._gen.headway.tenancy.v1 import Partition as Partition
-from headway._gen.headway.tenancy.v1 import Quota as Quota
 from headway._gen.headway.types import v1 as _types_v1
 from headway.base import did_you_mean as did_you_mean
 from headway.resource._builtin_types import NAMESPACE as NAMESPACE
@@ -70,8 +69,6 @@ from headway.resource._ids import unicode_problem as unicode_problem
 from headway.resource._pause import PAUSE as PAUSE
 from headway.resource._pause import controller_problem as controller_problem
 from headway.resource._pause import pause_name as pause_name
-from headway.resource._quota import QUOTA as QUOTA
-from headway.resource._quota import quota_problem as quota_problem
 from headway.resource._redact import redact_error as redact_error
 from headway.resource._redact import redact_payloads as redact_payloads
 from headway.resource._redact import redacted_resource as redacted_resource

@@ -100,7 +100,7 @@ def _check(event: Resource[Event]) -> None:
             f"the events of {owner} must be stored as {wanted}, not {event.id.without_uid()}: "
             "rt.event and headway.client.record_events use the right id"
         )
-    # No quota counts events. So nothing may keep them when their resource is gone,
+    # Nothing limits the number of events. So nothing may keep them when their resource is gone,
     if names := sorted(event.finalizers):
         raise ValueError(f"metadata.finalizers must be empty, not {quoted(names[0])}: events go away with {owner}")
     # and nothing about them may be large: not what a newer program would understand either.

@@ -34,8 +34,7 @@ from headway.service._pages import PageTokens as PageTokens
 from headway.service._position import POSITION as POSITION
 from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
-from headway.service._quota import QuotaService as QuotaService
-from headway.service._quota_checks import QuotaRules as QuotaRules
+from headway.service._position import current_position as current_position
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE
 from headway.service._service import WATCH_LIST as WATCH_LIST

@@ -8,7 +8,15 @@ from typing import Any
 from headway import errors
 from headway.api import Call, NothingWritten, ProgramFailedLate, row_of
 from headway.base import Steps, in_slices
-from headway.errors import Conflict, HeadwayError, InvalidArgument, StoreUnusable, Unavailable, WriteRejected
+from headway.errors import (
+    CommitRefused,
+    Conflict,
+    HeadwayError,
+    InvalidArgument,
+    StoreUnusable,
+    Unavailable,
+    WriteRejected,
+)
 from headway.resource import (
     DELETION_TIMESTAMP,
     EVENT,
@@ -41,7 +49,7 @@ from headway.service._writing import (
     needs_units,
     new_id,
 )
-from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError
+from headway.storage import Operation, Put, Read, StorageError
 
 ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
 
@@ -57,8 +65,8 @@ async def write(context: Context, _call: Call, request: pb.WriteRequest) -> pb.W
             raise
         except (Unavailable, StoreUnusable) as error:
             raise NothingWritten(str(error)) from error
-        except (QuotaExceeded, errors.RemoteError, ProgramFailedLate):
-            # The store compares what was read before it looks at quotas, so this does not rest on a stale read.
+        except (CommitRefused, errors.RemoteError, ProgramFailedLate):
+            # The store compares what was read before it asks its rules, so this does not rest on a stale read.
             raise
         except HeadwayError as error:
             if row_of(error) is None and not isinstance(error, StorageError):
@@ -245,7 +253,7 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     if was_marked or is_marked(updated.metadata):
         yield from (check_frozen if was_marked else check_marking)(type, stored, updated)
         if updated.data is not None and stored.data is not None:
-            # The same content may be encoded in many more bytes, which no quota refuses in a marked resource.
+            # The same content may be encoded in many more bytes, which no rule refuses in a marked resource.
             updated.data = AnyMessage(type_url=updated.data.type_url, value=stored.data.value)
     return updated
 

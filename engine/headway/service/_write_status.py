@@ -103,7 +103,7 @@ def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tupl
     if not request.key:
         raise InvalidArgument("key is required: the name under which this controller keeps its status")
     if resource_id(request.id).type == EVENT.name:
-        # No quota counts events.
+        # No rule of the store counts events.
         raise InvalidArgument(
             "id.type: an Event has no status: write the status of the resource that its events are about"
         )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headway.base import imported_later
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
-from headway.storage._abilities import KeepsQuotas as KeepsQuotas
 from headway.storage._abilities import KeepsTraces as KeepsTraces
 from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
@@ -18,14 +17,14 @@ from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import ReadsCopies as ReadsCopies
 from headway.storage._abilities import Shared as Shared
 from headway.storage._abilities import SkipsUnrelated as SkipsUnrelated
+from headway.storage._abilities import TakesRules as TakesRules
 from headway.storage._abilities import filters_metadata as filters_metadata
 from headway.storage._abilities import is_shared as is_shared
-from headway.storage._abilities import keeps_quotas as keeps_quotas
 from headway.storage._abilities import last_leases as last_leases
 from headway.storage._abilities import list_part as list_part
 from headway.storage._abilities import owned_parts as owned_parts
-from headway.storage._abilities import quotas_now as quotas_now
 from headway.storage._abilities import reads_copies as reads_copies
+from headway.storage._abilities import rules_of as rules_of
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import Watch as Watch
@@ -66,15 +65,6 @@ from headway.storage._operations import VersionConflict as VersionConflict
 from headway.storage._operations import Within as Within
 from headway.storage._operations import WrongUid as WrongUid
 from headway.storage._operations import refuse_repeated_keys as refuse_repeated_keys
-from headway.storage._quotas import QUOTA_KIND as QUOTA_KIND
-from headway.storage._quotas import STATUS_ROOM as STATUS_ROOM
-from headway.storage._quotas import Limit as Limit
-from headway.storage._quotas import Place as Place
-from headway.storage._quotas import QuotaExceeded as QuotaExceeded
-from headway.storage._quotas import QuotaUse as QuotaUse
-from headway.storage._quotas import Use as Use
-from headway.storage._quotas import is_exempt as is_exempt
-from headway.storage._quotas import stored_size as stored_size
 from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
 from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import ListedSnapshot as ListedSnapshot
@@ -82,6 +72,13 @@ from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import list_within as list_within
 from headway.storage._reads import read_snapshot as read_snapshot
 from headway.storage._resuming import check_resumable as check_resumable
+from headway.storage._rules import Change as Change
+from headway.storage._rules import Claim as Claim
+from headway.storage._rules import CommitRule as CommitRule
+from headway.storage._rules import Rules as Rules
+from headway.storage._rules import Stored as Stored
+from headway.storage._rules import TableContent as TableContent
+from headway.storage._rules import stored_size as stored_size
 from headway.storage._scoped import open_watch as open_watch
 from headway.storage._skipping_watch import SkippingWatch as SkippingWatch
 from headway.storage._sorted_keys import Cut as Cut

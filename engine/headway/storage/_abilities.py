@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, cast, runtime_checkable
 
-from headway.errors import HeadwayError
 from headway.resource import Key, Kind, Position, StreamItem, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._operations import Fence, Within
-from headway.storage._quotas import QuotaUse
 from headway.storage._reads import ListedSnapshot, Snapshot
+from headway.storage._rules import Rules
 from headway.storage._traces import CommitTraces
 
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
@@ -158,35 +157,24 @@ class CountsKinds(Protocol):
         ...
 
 
-class KeepsQuotas(Protocol):
-    """A store that keeps quotas: its commits never exceed them together. `keeps_quotas` looks for the methods.
+class TakesRules(Protocol):
+    """A store that takes rules of commits. `rules_of` looks for the attribute.
 
-    The quotas are its resources of the kind ``tenancy.Quota``, and take effect with the commit that stores them.
+    It asks `rules` before each commit that concerns them, and lets them follow it, in the step or the transaction that
+    makes the commit.
     """
 
-    async def list_quotas(self) -> Sequence[QuotaUse]:
-        """Return all quotas and their use, in order of name."""
+    rules: Rules
+
+    async def count_for_rules(self) -> None:
+        """Let the rules count everything that is stored and not counted yet."""
         ...
 
-    def quotas_now(self) -> Sequence[QuotaUse]:
-        """Return the same at once, without the quotas whose use is not counted yet. For metrics."""
-        ...
 
-
-def keeps_quotas(backend: Backend) -> bool:
-    """Return True if the store keeps quotas."""
-    return hasattr(backend, "list_quotas")
-
-
-def quotas_now(backend: Backend) -> Sequence[QuotaUse]:
-    """Return the quotas whose use is counted; none if the store keeps no quotas or cannot be used."""
-    now: Callable[[], Sequence[QuotaUse]] | None = getattr(backend, "quotas_now", None)
-    if now is None:
-        return ()
-    try:
-        return now()
-    except HeadwayError:
-        return ()
+def rules_of(backend: Backend) -> Rules | None:
+    """Return the rules of a store, or None if it takes none."""
+    rules: Rules | None = getattr(backend, "rules", None)
+    return rules
 
 
 class ChecksItself(Protocol):

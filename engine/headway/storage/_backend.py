@@ -28,8 +28,8 @@ namespace, name). `headway.testing.check_backend` checks these promises:
 10. The time of a lease runs by the monotonic clock of the process, or of etcd's leader. A lease never expires early by
     that clock. After a restart of the process or the leader, a lease that was held counts as held for a whole ttl and
     can be renewed.
-11. A store that keeps quotas (`_abilities.py`) refuses a commit that has no room in one of them, in its own
-    transaction (`_quotas.py`). So no writers exceed a quota together. The use is the sum over the stored resources.
+11. A store that takes rules of commits (`_rules.py`) asks them before each commit that concerns them, and lets them
+    follow it, in the commit's own transaction. So no writers exceed together what a rule limits.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Backend(ListsResources, Protocol):
         Raises:
             VersionConflict, WrongUid, StillOwns, FenceLowered: the commit was rejected and has changed nothing.
             UnknownTerm: the fence carries a term that was never granted. The commit has changed nothing.
-            QuotaExceeded: the commit has no room in a quota, and has changed nothing. Only stores with quotas raise it.
+            CommitRefused: a rule of the store has refused the commit, which has changed nothing.
             ValueError: two operations change the same resource.
             OutcomeUnknown: the commit may have happened. Only stores on a disk or a network raise it.
             RemoteError: any other kind of it means that the commit has not happened. Only such stores raise it.

@@ -12,16 +12,16 @@ from typing_extensions import override
 from headway.base import OneRun, wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
+from headway.storage._abilities import CountsKinds, FiltersMetadata, ListsFences, ReadsAtOnce, TakesRules
 from headway.storage._backend import Backend
 from headway.storage._fences import first_checkpoint, next_term, raised_fence
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, scope_of
 from headway.storage._log import MAX_BYTES, NO_FORMERS, CommitLog, Formers, LogChange
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._quotas import QuotaUse
-from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
+from headway.storage._reads import count_for_rules, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
+from headway.storage._rules import Rules, TableContent
 from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse
@@ -30,7 +30,7 @@ IN_A_ROW = 8
 """The number of commits of a writer alone after which other tasks run. A switch of tasks costs as much as a commit."""
 
 
-class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata, KeepsQuotas):
+class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata, TakesRules):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
     A commit ends at once if its task is canceled. It lets other tasks run if another writer does so too, or after
@@ -46,6 +46,8 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         self._store_id = uuid.uuid4().hex
         self._session = uuid.uuid4().hex
         self._tables = ResourceTables()
+        self._content = TableContent(self._tables)
+        self.rules = Rules(self._content)
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
         self._checkpoints: dict[str, dict[str, int]] = {}
         self._leases = LeaseTable()
@@ -112,20 +114,16 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         return self._tables.sizes()
 
     @override
-    async def list_quotas(self) -> Sequence[QuotaUse]:
+    async def count_for_rules(self) -> None:
         await trio.lowlevel.checkpoint()
-        return await count_uses(self._tables)
-
-    @override
-    def quotas_now(self) -> Sequence[QuotaUse]:
-        return () if self._tables.quotas is None else self._tables.quotas.uses()
+        await count_for_rules(self.rules)
 
     @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         if len(operations) > 1:
             refuse_repeated_keys(operations)
-        if self._tables.quotas is not None and self._tables.quotas.is_counting:
-            await count_uses(self._tables, operations)
+        if self.rules.active:
+            await count_for_rules(self.rules, operations)
         # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
         self._in_a_row += 1
         if self._in_a_row % IN_A_ROW and not self._checkpointing:
@@ -140,9 +138,13 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
             self._check_fence(fence)
         applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]
         if applied:
-            if self._tables.quotas is not None:
-                self._tables.quotas.charge(applied)
-            self._publish(applied)
+            if self.rules.concern(applied):
+                changes = self._content.changes(applied)
+                self.rules.charge(changes)
+                self._publish(applied)
+                self.rules.follow(changes)
+            else:
+                self._publish(applied)
         return self._position
 
     def _publish(self, applied: Sequence[Effect]) -> None:

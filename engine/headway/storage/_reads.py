@@ -11,7 +11,7 @@ from headway.base import give_way
 from headway.resource import Key, Kind, pb
 from headway.storage._metadata_index import MetadataIndex
 from headway.storage._operations import Operation, Put, Within
-from headway.storage._quotas import QuotaUse
+from headway.storage._rules import Rules
 from headway.storage._sorted_keys import Cut
 from headway.storage._tables import ResourceTables
 
@@ -39,20 +39,14 @@ async def list_within(
         await give_way()
 
 
-async def count_uses(tables: ResourceTables, operations: Sequence[Operation] | None = None) -> Sequence[QuotaUse]:
-    """Return all quotas and their use, once everything is counted that a commit of the operations relies on.
+async def count_for_rules(rules: Rules, operations: Sequence[Operation] | None = None) -> None:
+    """Count what the rules need to answer about a commit of these operations, or everything.
 
-    Without operations, everything is counted. Only the first call after a quota has been declared takes time. A commit
-    that does not wait for it gets the same answer, but blocks the event loop for as long.
+    A commit that does not wait for it gets the same answer, but blocks the event loop for as long.
     """
-    quotas = tables.quotas
-    if quotas is None:
-        return ()
     growing = None if operations is None else [each[:2] for each in operations if isinstance(each, Put)]
-    while pending := quotas.pending(growing):
-        pending[0].step()
+    while rules.count(growing):
         await give_way()
-    return quotas.uses()
 
 
 async def list_owned(tables: ResourceTables, uid: str) -> Sequence[pb.Resource]:

@@ -19,12 +19,12 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
-from headway.storage._quota_tally import Effect as Effect
-from headway.storage._quota_tally import TableQuotas
-from headway.storage._quotas import QUOTA_KIND
 from headway.storage._sorted_keys import Cut, Part, SortedKeys
 
 K = TypeVar("K", bound=tuple[Any, ...])
+
+Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+"""A change (kind, key, stored before, stored now)."""
 
 
 class Table(Generic[K]):
@@ -88,15 +88,13 @@ OwnedKey = tuple[str, Kind, Key]
 class ResourceTables:
     """The resources of one store."""
 
-    __slots__ = ("_owned", "_tables", "indexes", "quotas")
+    __slots__ = ("_owned", "_tables", "indexes")
 
     def __init__(self) -> None:
         self._tables: dict[Kind, Table[Key]] = {}
         # Invariant: holds exactly the stored resources that have an owner with a uid.
         self._owned: Table[OwnedKey] = Table()
         self.indexes = MetadataIndexes(self.get)
-        # None until a quota is stored, so that a store without quotas pays nothing for them.
-        self.quotas: TableQuotas | None = None
 
     def get(self, kind: Kind, key: Key) -> pb.Resource | None:
         """Return the stored resource, or None."""
@@ -120,8 +118,6 @@ class ResourceTables:
         # A written status leaves the metadata as it was, as the same object.
         if old is None or (old.metadata is not resource.metadata and old.metadata != resource.metadata):
             self.indexes.change(kind, key, old, resource)
-        if self.quotas is not None or kind == QUOTA_KIND:
-            self._follow(kind, key, old, resource)
         owner = _owner(resource)
         if old is not None and (former := _owner(old)) and former != owner:
             self._owned.remove((former, kind, key))
@@ -133,16 +129,9 @@ class ResourceTables:
         table = self._tables.get(kind)
         old = table.remove(key) if table else None
         self.indexes.change(kind, key, old, None)
-        if self.quotas is not None:
-            self.quotas.change(kind, key, old, None)
         if old is not None and (owner := _owner(old)):
             self._owned.remove((owner, kind, key))
         return old
-
-    def _follow(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource) -> None:
-        if self.quotas is None:
-            self.quotas = TableQuotas(self)
-        self.quotas.change(kind, key, old, new)
 
     def scan(
         self, kind: Kind, within: Within, *, after: Key | None, limit: int, most: int

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from headway.access import Caller
 from headway.client import Client
 from headway.engine import Engine, Extension, Host
+from headway.quotas import quotas_now
 from headway.resource import ResourceId, pb, shared_message
-from headway.storage import CurrentLease, is_shared, quotas_now
+from headway.storage import CurrentLease, is_shared
 from headway.why._absent import Absences
 from headway.why._attend import attend
 from headway.why._host import ObserveHost

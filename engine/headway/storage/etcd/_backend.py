@@ -11,16 +11,16 @@ from typing import Self
 
 import trio
 
-from headway.errors import StoreUnusable
+from headway.errors import CommitRefused, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import FiltersMetadata, KeepsQuotas, ListsFences, OptimisticReads, Probed, Shared
+from headway.storage._abilities import FiltersMetadata, ListsFences, OptimisticReads, Probed, Shared, TakesRules
 from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
 from headway.storage._log import MAX_BYTES
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._quotas import QuotaExceeded, QuotaUse
-from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
+from headway.storage._reads import count_for_rules, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
+from headway.storage._rules import Rules
 from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._traces import CommitTraces
 from headway.storage._watch import LogWatch
@@ -58,6 +58,7 @@ class EtcdBackend:
     Attributes:
         shared: True, because several engines may have the store open.
         filters_metadata: True, because its watches and lists filter by metadata.
+        rules: the rules of its commits.
     """
 
     shared = True
@@ -81,6 +82,7 @@ class EtcdBackend:
         self._max_bytes = max_bytes or address.max_bytes or MAX_BYTES
         self._max_txn_ops = max_txn_ops or address.max_txn_ops or MAX_TXN_OPS
         self._counts: Counter[str] = Counter()
+        self.rules = Rules()
         # Set while the store is open.
         self._opening: AbstractAsyncContextManager[Session] | None = None
         self._session: Session | None = None
@@ -97,6 +99,7 @@ class EtcdBackend:
             self._address,
             self._tls,
             self._counts,
+            self.rules,
             max_changes=self._max_changes,
             max_age=self._max_age,
             max_bytes=self._max_bytes,
@@ -184,13 +187,11 @@ class EtcdBackend:
         await trio.lowlevel.checkpoint_if_cancelled()
         session.begin()
         try:
-            quotas = session.mirror.tables.quotas
-            if quotas is not None and quotas.is_counting:
-                await count_uses(session.mirror.tables, operations)
+            if self.rules.active:
+                await count_for_rules(self.rules, operations)
             return await _commit.commit(session, operations, fence)
-        except QuotaExceeded as error:
-            if (counted := session.mirror.tables.quotas) is not None:
-                counted.limits.count_refusal(error)
+        except CommitRefused as error:
+            self.rules.refused(error)
             raise
         finally:
             session.end()
@@ -219,16 +220,10 @@ class EtcdBackend:
         await session.confirm()
         return session.mirror.fences()
 
-    async def list_quotas(self) -> Sequence[QuotaUse]:
-        """Return all quotas and their use, in order of name."""
-        session = self._use()
-        await session.confirm()
-        return await count_uses(session.mirror.tables)
-
-    def quotas_now(self) -> Sequence[QuotaUse]:
-        """Return the quotas whose use is counted, with their use. Makes no request to etcd."""
-        quotas = self._use().mirror.tables.quotas
-        return () if quotas is None else quotas.uses()
+    async def count_for_rules(self) -> None:
+        """Let the rules count everything that is stored and not counted yet."""
+        await self._use().confirm()
+        await count_for_rules(self.rules)
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """Acquire a lease for ``ttl`` seconds, unless another holder has it.
@@ -275,6 +270,7 @@ async def _session(
     address: EtcdAddress,
     tls: ssl.SSLContext | None,
     counts: Counter[str],
+    rules: Rules,
     *,
     max_changes: int,
     max_age: float,
@@ -287,7 +283,7 @@ async def _session(
             follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
             await begin_session(client, layout)
             mirror, revision = await follower.begin()
-            session = Session(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops)
+            session = Session(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops, rules)
             nursery.start_soon(follower.run, session, revision + 1, name="etcd: follow the store")
             try:
                 yield session
@@ -303,6 +299,6 @@ async def _session(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata, KeepsQuotas]:
+def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata, TakesRules]:
     made = EtcdBackend("")
     return made, made, made, made, made, made, made

@@ -9,8 +9,8 @@ compares a key that a transaction under way writes. If etcd rejects a batch, eac
 Under load two transactions alternate: while etcd makes one durable, this process prepares the other. So a transaction
 takes at most half of the commits that wait or are under way.
 
-Commits that need room in the same quota share a transaction as long as the quota has room for all of them. While such a
-transaction is under way, others that use the quota wait: their decision needs its result (`is_outdated`).
+Commits that add to the same limited numbers share a transaction as long as there is room for all of them. While such a
+transaction is under way, others that add to them wait: their decision needs its result (`is_outdated`).
 
 There is no background task. A writer that finds no leader leads one transaction, and hands over to the first waiting
 writer. Invariants:
@@ -31,7 +31,6 @@ from functools import partial
 import trio
 
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
-from headway.storage._quotas import Use
 from headway.storage.etcd._client import CALL_TIMEOUT
 from headway.storage.etcd.layout import PLACES, Draft, TransactionReply, revision_of
 
@@ -64,7 +63,7 @@ class _Waiting:
         self.error: HeadwayError | None = None
         # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
         self.alone = False
-        # True if it must be decided again, without a transaction: a quota it uses is no longer as it was.
+        # True if it must be decided again, without a transaction: the limited numbers that it adds to have changed.
         self.again = False
 
     def wake(self) -> None:
@@ -99,20 +98,20 @@ class Batcher:
         # The keys that each transaction under way writes. A commit that compares one of them is based on older state.
         # It will most likely be rejected, together with its batch.
         self._writing: list[set[bytes]] = []
-        # The keys of the quotas that each transaction under way uses, and etcd's revision of the last one that has
-        # ended, by key.
-        self._using: list[set[bytes]] = []
-        self._used: dict[bytes, int] = {}
+        # The keys of the limited numbers that each transaction under way adds to, and etcd's revision of the last one
+        # that has ended, by key.
+        self._adding: list[set[bytes]] = []
+        self._added: dict[bytes, int] = {}
 
     def is_outdated(self, draft: Draft) -> bool:
-        """Return True if a quota of the draft is used by a transaction that its decision did not consider."""
-        return not all(each.isdisjoint(draft.rooms) for each in self._using) or any(
-            draft.compared[key] < self._used.get(key, 0) for key in draft.rooms
+        """Return True if its decision lacks a transaction that adds to the same limited numbers."""
+        return not all(each.isdisjoint(draft.claims) for each in self._adding) or any(
+            draft.compared[key] < self._added.get(key, 0) for key in draft.claims
         )
 
     def forget(self) -> None:
-        """Forget which transactions have used quotas: the store has another history now, perhaps of lower revisions."""
-        self._used.clear()
+        """Forget which transactions have added: the store has another history now, perhaps of lower revisions."""
+        self._added.clear()
 
     @trio.lowlevel.enable_ki_protection
     async def submit(self, draft: Draft) -> int | None:
@@ -154,17 +153,17 @@ class Batcher:
 
     async def _sent(self, drafts: Sequence[Draft]) -> TransactionReply:
         writing = set[bytes]().union(*(draft.given for draft in drafts))
-        using = set[bytes]().union(*(draft.rooms for draft in drafts))
+        adding = set[bytes]().union(*(draft.claims for draft in drafts))
         self._writing.append(writing)
-        self._using.append(using)
+        self._adding.append(adding)
         try:
             reply = await self._write(drafts)
             if reply.succeeded:
-                self._used.update(dict.fromkeys(using, reply.header.revision))  # type: ignore[union-attr]  # every reply has one
+                self._added.update(dict.fromkeys(adding, reply.header.revision))  # type: ignore[union-attr]  # every reply has one
             return reply
         finally:
             self._writing.remove(writing)
-            self._using.remove(using)
+            self._adding.remove(adding)
 
     async def _lead(self) -> None:
         """Send the waiting commits in one transaction."""
@@ -185,8 +184,8 @@ class Batcher:
             reply = await self._sent([each.draft for each in batch])
             for place, each in enumerate(batch):
                 each.committed = _made(reply, place)
-                # Others have used the quota. Alone it would be rejected again.
-                each.again = each.committed is None and bool(each.draft.rooms)
+                # Others have added to the same numbers. Alone it would be rejected again.
+                each.again = each.committed is None and bool(each.draft.claims)
                 each.alone = len(batch) > 1 and each.committed is None and not each.again
         except HeadwayError as error:
             for each in batch:
@@ -220,7 +219,7 @@ class Batcher:
         """Take the first waiting commit, and those that fit with the earlier ones, until the batch is full."""
         batch: list[_Waiting] = []
         compared: dict[bytes, int] = {}
-        taken: dict[bytes, Use] = {}
+        taken: dict[bytes, Sequence[int]] = {}
         places = set[bytes]().union(*self._writing)
         operations = size = 0
         half = -(-(len(self._waiting) + self._sent_together) // MOST_UNDER_WAY)
@@ -232,15 +231,16 @@ class Batcher:
             if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == most_commits):
                 break
             batch.append(each)
-            each.again = bool(draft.rooms) and (self.is_outdated(draft) or not draft.has_room(taken))
+            each.again = bool(draft.claims) and (self.is_outdated(draft) or not draft.has_room(taken))
             each.alone = len(batch) > 1 and not each.again and not draft.fits_with(compared, places)
             if each.alone or each.again:
                 each.finish()
             else:
                 compared |= draft.compared
                 places.update(draft.given)
-                for key, room in draft.rooms.items():
-                    taken[key] = room.adds.plus(taken.get(key, Use()))
+                for key, claim in draft.claims.items():
+                    before = taken.get(key, (0,) * len(claim.adds))
+                    taken[key] = [added + more for added, more in zip(before, claim.adds, strict=True)]
         self._waiting = self._waiting[len(batch) :]
         return [each for each in batch if not (each.alone or each.again)]
 

@@ -14,12 +14,11 @@ from typing import NoReturn, TypeVar
 
 import trio
 
-from headway.errors import InvalidArgument, Unavailable
+from headway.errors import CommitRefused, InvalidArgument, Unavailable
 from headway.resource import Position
 from headway.storage._fences import first_checkpoint, raised_fence
 from headway.storage._leases import lease_of
 from headway.storage._operations import Fence, Operation, Raised, StorageError
-from headway.storage._quotas import QUOTA_KIND
 from headway.storage._tables import Effect, decide
 from headway.storage._traces import COMMITTING
 from headway.storage.etcd._client import CALL_TIMEOUT
@@ -35,7 +34,10 @@ Result = TypeVar("Result")
 
 
 class Outdated(Exception):
-    """The mirror lacks commits of this process that use the same quota. The commit is proposed again after them."""
+    """The mirror lacks commits of this process that add to the same limited numbers.
+
+    The commit is proposed again after them.
+    """
 
 
 @contextmanager
@@ -59,7 +61,7 @@ async def decided(
 
     Args:
         session: the session.
-        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or Outdated
+        propose: builds the commit from the mirror's state. It raises an error to reject the commit, or Outdated
             to be called again later, or returns None if there is nothing to commit. It may be called several times.
         done: makes the result from the revision of the commit.
         nothing: makes the result if there is nothing to commit.
@@ -74,7 +76,7 @@ async def decided(
         version = mirror.version
         try:
             draft = propose()
-        except StorageError:
+        except (StorageError, CommitRefused):
             if confirmed:
                 raise
             draft = None
@@ -128,17 +130,8 @@ class _Commit:
         self._proposed = applied
         if not applied:
             return None
-        quotas = mirror.tables.quotas
-        charged = () if quotas is None else quotas.charged(applied)
         draft = Draft(self._session.layout, mirror)
-        if any(effect[0] == QUOTA_KIND for effect in applied):
-            draft.declare_quotas()
-        else:
-            draft.compare_quotas()
-        for limit, adds in charged:
-            draft.need_room(limit, adds, quotas.use_of(limit.place))  # type: ignore[union-attr]  # it has charged
-        if self._session.is_outdated(draft):
-            raise Outdated
+        self._ask_rules(draft, applied)
         if fence is not None and stored is not None:
             draft.compare_fence(fence.controller, fence.member, stored)
         if others:
@@ -148,6 +141,20 @@ class _Commit:
         if committing is not None:
             draft.trace = committing.trace
         return draft
+
+    def _ask_rules(self, draft: Draft, applied: Sequence[Effect]) -> None:
+        """Let the rules refuse the commit, and let the draft compare what they have based their answer on."""
+        session, rules = self._session, self._session.rules
+        claims = rules.claims(session.content.changes(applied)) if rules.concern(applied) else ()
+        if any(effect[0] in rules.kinds for effect in applied):
+            draft.change_rules()
+        else:
+            draft.compare_rules()
+        if claims:
+            for claim in claims:
+                draft.claim(claim)
+            if session.is_outdated(draft):
+                raise Outdated
 
     def done(self, revision: int) -> Position:
         version = str(revision)

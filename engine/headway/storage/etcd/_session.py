@@ -12,6 +12,7 @@ import trio
 from headway._gen.etcdserverpb import RangeRequest, TxnRequest
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
+from headway.storage._rules import Rules, TableContent
 from headway.storage._tables import Effect
 from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Batcher
@@ -118,6 +119,8 @@ class Session:
         pulse: wakes the watchers of the current mirror at each of its changes. A new mirror has a new pulse.
         changed: wakes waiting tasks at each change of any mirror.
         counts: the number of rejected answers and of repeated reads, by reason.
+        rules: the rules of commits.
+        content: the content of the mirror, as rules see it.
         failing: True if the last transaction failed.
     """
 
@@ -130,10 +133,13 @@ class Session:
         counts: Counter[str],
         suspect: Callable[[str], None],
         max_txn_ops: int,
+        rules: Rules,
     ) -> None:
         self.client = client
         self.layout = layout
         self.mirror = mirror
+        self.rules = rules
+        self._rule_over(mirror)
         self.pulse = Pulse()
         self.changed = Pulse()
         self.counts = counts
@@ -230,8 +236,8 @@ class Session:
         return self._batcher.submit(draft)
 
     def is_outdated(self, draft: Draft) -> bool:
-        """Return True if this process has written to one of the commit's quotas what the mirror does not have yet."""
-        return bool(draft.rooms) and self._batcher.is_outdated(draft)
+        """Return True if this process has added to the same limited numbers what the mirror does not have yet."""
+        return self._batcher.is_outdated(draft)
 
     async def wait_changed(self) -> None:
         """Wait until the mirror changes, or for a moment: a transaction may end without a change."""
@@ -287,8 +293,21 @@ class Session:
         else:
             self._batcher.forget()
         self.mirror = mirror
+        self._rule_over(mirror)
         pulse.stop(why)
         self.changed.beat()
+
+    def _rule_over(self, mirror: Mirror) -> None:
+        """Let the rules begin with the content of a mirror, and follow it."""
+        content, rules = TableContent(mirror.tables), self.rules
+        self.content = content
+        rules.begin(content)
+
+        def follow(applied: Sequence[Effect]) -> None:
+            if rules.concern(applied):
+                rules.follow(content.changes(applied))
+
+        mirror.applied = follow
 
     def use(self) -> Session:
         """Return self. Raise the error of a stopped session."""

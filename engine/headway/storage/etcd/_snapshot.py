@@ -15,8 +15,8 @@ from headway.storage.etcd._client import EtcdClient, understood
 from headway.storage.etcd.layout import (
     FENCE,
     LEASE,
-    QUOTA,
     RESOURCE,
+    RULES,
     Head,
     KeyRange,
     Layout,
@@ -126,7 +126,7 @@ async def load_mirror(
         max_age=max_age,
         max_bytes=max_bytes,
     )
-    for segment in (FENCE, LEASE, QUOTA, RESOURCE):
+    for segment in (FENCE, LEASE, RULES, RESOURCE):
         take = functools.partial(mirror.load, former=former)
         await read_pages(client, layout.under(segment), standing.revision, take)
     return mirror, standing.revision

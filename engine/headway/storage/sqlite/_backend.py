@@ -20,19 +20,19 @@ from headway.storage._abilities import (
     ChecksItself,
     CountsKinds,
     FiltersMetadata,
-    KeepsQuotas,
     ListsFences,
     Probed,
     ReadsCopies,
+    TakesRules,
 )
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import MAX_BYTES, CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._quotas import QuotaUse
 from headway.storage._reads import Snapshot
 from headway.storage._resuming import check_resumable, resume
+from headway.storage._rules import Rules
 from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._traces import COMMITTING
 from headway.storage._watch import LogWatch, Pulse
@@ -54,11 +54,11 @@ from headway.storage.sqlite._reader import (
 from headway.storage.sqlite._requests import (
     AcquireRequest,
     CheckpointRequest,
+    CountRequest,
     EndRequest,
     RaiseRequest,
     Request,
     TouchRequest,
-    UsesRequest,
     WriteRequest,
     read_leases,
 )
@@ -67,7 +67,7 @@ from headway.storage.sqlite._url import check_history
 from headway.storage.sqlite._writer import GroupWriter
 
 
-class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata, KeepsQuotas, ReadsCopies):
+class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata, ReadsCopies, TakesRules):
     """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
 
     An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
@@ -98,6 +98,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         self._max_changes = max_changes
         self._max_age = max_age
         self._max_bytes = max_bytes
+        self.rules = Rules(in_thread=True)
         # Set while the store is open.
         self._opened: _Opened | None = None
 
@@ -105,7 +106,8 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise StoreUnusable(f"{os.fspath(self._path)} is already open in this SqliteBackend")
-        self._opened = _Opened(*await trio.to_thread.run_sync(self._open, trio.current_time()))
+        self.rules.lose()
+        self._opened = _Opened(self.rules, *await trio.to_thread.run_sync(self._open, trio.current_time()))
         return self
 
     def _open(self, now: float) -> tuple[OpenedFile, Readers, CommitLog, list[Lease]]:
@@ -198,21 +200,14 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         return await self._use().readers.run(count_kinds)
 
     @override
-    async def list_quotas(self) -> Sequence[QuotaUse]:
-        opened = self._use()
-        request = UsesRequest(opened.file.quotas)
-        await opened.writer.submit(request)
-        return request.uses
-
-    @override
-    def quotas_now(self) -> Sequence[QuotaUse]:
-        return self._use().file.quotas.shown
+    async def count_for_rules(self) -> None:
+        await self._use().writer.submit(CountRequest(self.rules))
 
     @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         refuse_repeated_keys(operations)
         opened = self._use()
-        request = WriteRequest(operations, fence, opened.file.quotas)
+        request = WriteRequest(operations, fence, self.rules)
         request.committing = COMMITTING.get()
         await opened.writer.submit(request)
         return opened.at(request.revision)
@@ -320,14 +315,16 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
 class _Opened:
     """The state of a store while it is open."""
 
-    def __init__(self, file: OpenedFile, readers: Readers, log: CommitLog, leases: Sequence[Lease]) -> None:
+    def __init__(
+        self, rules: Rules, file: OpenedFile, readers: Readers, log: CommitLog, leases: Sequence[Lease]
+    ) -> None:
         self.file = file
         self.log = log
         self.pulse = Pulse()
         self.readers = readers
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
-        self.writer = GroupWriter(file, log, self.pulse, self._ends)
+        self.writer = GroupWriter(file, rules, log, self.pulse, self._ends)
         # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head

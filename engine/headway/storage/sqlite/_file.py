@@ -28,7 +28,6 @@ from headway.storage.sqlite._connect import (
 )
 from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted, refuse_unfinished
 from headway.storage.sqlite._lock import FileLock
-from headway.storage.sqlite._quotas import FileQuotas
 from headway.storage.sqlite._snapshots import ReplacedRows
 
 SESSIONS_KEPT = 1000
@@ -47,7 +46,6 @@ class OpenedFile:
         floor: the last revision before the file's history; older changes are compacted.
         formers_floor: up to this revision, the history lacks the states before changes.
         oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
-        quotas: its quotas. Only the thread of a transaction uses them.
         replaced: the rows that open snapshots need although they have been replaced.
     """
 
@@ -60,7 +58,6 @@ class OpenedFile:
     floor: int
     formers_floor: int
     oldest: int
-    quotas: FileQuotas
     replaced: ReplacedRows
 
     @property
@@ -187,7 +184,6 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             meta["history_floor"],
             meta["formers_floor"],
             oldest,
-            FileQuotas(connection),
             ReplacedRows(),
         )
     except (OSError, sqlite3.Error) as error:

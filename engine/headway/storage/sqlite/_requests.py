@@ -31,12 +31,12 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
-from headway.storage._quotas import QuotaUse
+from headway.storage._rules import Rules
 from headway.storage._tables import version_of
 from headway.storage._traces import Committing
 from headway.storage.sqlite import _schema as sql
-from headway.storage.sqlite._quotas import FileQuotas
 from headway.storage.sqlite._rows import Row, id_bytes, metadata_bytes, resource_from, seal
+from headway.storage.sqlite._rules import FileChange
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
@@ -95,11 +95,11 @@ class Request:
 class WriteRequest(Request):
     """A request for operations on resources."""
 
-    __slots__ = ("_changes", "_fence", "_operations", "_quotas", "_rows")
+    __slots__ = ("_changes", "_fence", "_operations", "_rows", "_rules")
 
-    def __init__(self, operations: Sequence[Operation], fence: Fence | None, quotas: FileQuotas) -> None:
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None, rules: Rules) -> None:
         super().__init__()
-        self._quotas = quotas
+        self._rules = rules
         self._operations = operations
         self._fence = fence
         # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
@@ -126,8 +126,10 @@ class WriteRequest(Request):
             else:
                 assert row is not None, "it is a put"
                 self._changes.append((operation, row, self._check_put(connection, operation, row)))
-        if self._quotas.concern(self._operations):
-            self._quotas.charge(connection, [(each, row and row.body) for each, row, _ in self._changes])
+        if self._rules.concern((each.kind, each.key, None, None) for each, *_ in self._changes):
+            changes = [FileChange(connection, each, row and row.body) for each, row, _ in self._changes]
+            self._rules.charge(changes)
+            self._rules.follow(changes)
         return bool(self._changes)
 
     def _check_put(self, connection: sqlite3.Connection, operation: Put, row: _Row) -> _Stored | None:
@@ -192,19 +194,19 @@ class WriteRequest(Request):
                 resource.version = version
 
 
-class UsesRequest(Request):
-    """A request for the use of all quotas. It makes no revision. Afterwards ``uses`` has the answer."""
+class CountRequest(Request):
+    """A request to count everything that the rules have not counted yet. It makes no revision."""
 
-    __slots__ = ("_quotas", "uses")
+    __slots__ = ("_rules",)
 
-    def __init__(self, quotas: FileQuotas) -> None:
+    def __init__(self, rules: Rules) -> None:
         super().__init__()
-        self._quotas = quotas
-        self.uses: Sequence[QuotaUse] = ()
+        self._rules = rules
 
     @override
     def check(self, connection: sqlite3.Connection) -> bool:
-        self.uses = self._quotas.count_all(connection)
+        while self._rules.count():
+            pass
         return False
 
 

@@ -24,11 +24,13 @@ import trio
 
 from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.storage._log import CommitLog
+from headway.storage._rules import Rules
 from headway.storage._watch import Pulse
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, explained
 from headway.storage.sqlite._file import OpenedFile
 from headway.storage.sqlite._requests import CheckpointRequest, Request, TouchRequest
+from headway.storage.sqlite._rules import FileContent
 from headway.storage.sqlite._snapshots import ReplacedRow
 
 MOST_IN_A_BATCH = 256
@@ -90,9 +92,10 @@ class GroupWriter:
     """
 
     def __init__(
-        self, file: OpenedFile, log: CommitLog, pulse: Pulse, before_all: Callable[[], Sequence[Request]]
+        self, file: OpenedFile, rules: Rules, log: CommitLog, pulse: Pulse, before_all: Callable[[], Sequence[Request]]
     ) -> None:
         self._file = file
+        self._rules = rules
         self._log = log
         self._pulse = pulse
         self._before_all = before_all
@@ -154,11 +157,12 @@ class GroupWriter:
         try:
             if self._broken is not None:
                 raise self._broken
-            run = partial(run_batch, self._file, requests, self._head, floor)
+            run = partial(run_batch, self._file, self._rules, requests, self._head, floor)
             head = await trio.to_thread.run_sync(run, limiter=self._limiter)
         except BaseException as error:
             # The batch failed, got no thread, or was interrupted before it had one. All waiting writers get the error.
             _fail_all(requests, error)
+            self._rules.lose()
             self.failing = True
             self._stop_if_unusable(error)
             if not isinstance(error, Exception):
@@ -245,7 +249,7 @@ class BatchFailed(Exception):
         self.unusable = unusable
 
 
-def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
+def run_batch(file: OpenedFile, rules: Rules, requests: Sequence[Request], head: int, floor: int | None) -> int:
     """Run all requests in one transaction and return the head afterwards. Each request holds its own outcome.
 
     ``floor`` is the new beginning of history; None leaves it. Raises BatchFailed if the transaction failed.
@@ -254,7 +258,8 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
     try:
         connection.execute("BEGIN IMMEDIATE")
         _refuse_changed_file(file, head)
-        file.quotas.begin(connection)
+        if not rules.current:
+            rules.begin(FileContent(connection))
         revision = _perform(connection, requests, head)
         if floor is not None:
             connection.execute(sql.TRIM_HISTORY, (floor,))
@@ -283,7 +288,6 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
         raise _outcome_unknown(file, explained(error)) from error
     if file.log.is_gone:
         raise _outcome_unknown(file, f"its write-ahead log was removed, because {_LOG_REMOVED}")
-    file.quotas.keep()
     file.log.bound(connection)
     return revision
 

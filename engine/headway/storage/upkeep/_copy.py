@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
 from headway.protobuf import copy_message
 from headway.resource import Key, Kind, Position, pb, resource_key
-from headway.storage._abilities import keeps_quotas
+from headway.storage._abilities import rules_of
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._operations import MOST_OPERATIONS, Fence, FenceLowered, Operation, Put, Remove, Within
-from headway.storage._quotas import QUOTA_KIND
 from headway.storage.upkeep._progress import OnProgress, Progress
 from headway.storage.upkeep._schema_mark import SCHEMA_KIND, without_mark
 from headway.storage.upkeep._verify import follow, named, place_of
 
 PAGE = 500
 """The number of resources in one read."""
+
+_QUOTA_KIND: Kind = ("tenancy", "Quota")
 
 
 @dataclass
@@ -73,14 +74,9 @@ async def copy_store(source: Backend, target: Backend, *, progress: OnProgress |
         copied.fences += await _raise(target, fence)
     kinds = await source.kinds()
     steps = _Steps(progress, {} if progress is None else await _totals(source, kinds))
-    if QUOTA_KIND in kinds and not keeps_quotas(target):
-        raise InvalidArgument("the source has quotas, which the target does not keep: it has no list_quotas()")
-    # Quotas come last, so that they do not refuse what the source has. Those that a stopped copy has left may be other
-    # ones than the source has now.
-    copied.written += await _remove_all(target, QUOTA_KIND)
-    for kind in sorted(
-        {*kinds, *(await target.kinds())} - {UNFINISHED_KIND}, key=lambda kind: (kind == QUOTA_KIND, kind)
-    ):
+    if _QUOTA_KIND in kinds and rules_of(target) is None:
+        raise InvalidArgument("the source has quotas, which the target does not keep: it takes no rules of commits")
+    for kind in sorted({*kinds, *(await target.kinds())} - {UNFINISHED_KIND}):
         written, count = await _copy_kind(source, target, kind, steps)
         copied.written += written
         copied.resources[kind] = count
@@ -152,15 +148,6 @@ async def _raise(target: Backend, fence: Fence) -> int:
         # An earlier, stopped copy has already raised it.
         return 0
     return 1
-
-
-async def _remove_all(target: Backend, kind: Kind) -> int:
-    """Remove the resources of a kind from the target. Return their number."""
-    there = list((await _between(target, kind, None, None)).values())
-    for start in range(0, len(there), MOST_OPERATIONS):
-        page = there[start : start + MOST_OPERATIONS]
-        await target.commit([Remove(kind, resource_key(each), _uid(each), each.version) for each in page])
-    return len(there)
 
 
 async def _copy_kind(source: Backend, target: Backend, kind: Kind, steps: _Steps) -> tuple[int, int]:

@@ -54,7 +54,7 @@ class Capability(enum.Enum):
     """The store implements `headway.storage.ListsFences`, so that it can be copied."""
 
     QUOTAS = "quotas"
-    """The store implements `headway.storage.KeepsQuotas`. Headway refuses to create quotas in a store without it."""
+    """The store implements `headway.storage.TakesRules`. Headway refuses to create quotas in a store without it."""
 
 
 NEEDED: dict[BackendCheck, Capability] = {}

@@ -1,11 +1,13 @@
-"""Quotas: what a commit may add, what is never refused, and that writers never exceed a quota together."""
+"""Quotas, as a rule of commits: the store asks it before each commit, in the commit, and it follows every change."""
 
 from __future__ import annotations
 
 import trio
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, QUOTA, Kind, Quota, pb
-from headway.storage import STATUS_ROOM, Backend, QuotaExceeded, Use, keeps_quotas, stored_size
+from headway.errors import QuotaExceeded
+from headway.quotas import QUOTA, STATUS_ROOM, Quota, Use, list_uses, rule_of
+from headway.resource import Kind, pb
+from headway.storage import Backend, stored_size
 from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
@@ -27,8 +29,6 @@ from headway.testing.conformance._tools import (
 
 WRITERS, EACH, ROOM = 8, 8, 20
 """The concurrent writers of a check, the resources that each tries to create, and those that the quota allows."""
-
-ENGINES_OWN: tuple[Kind, ...] = (("event", "Event"), ("internal", "Tombstone"), ("tenancy", "Quota"))
 
 
 def quota(
@@ -55,14 +55,16 @@ def quota(
     return message
 
 
+def keep_quotas(backend: Backend) -> None:
+    """Let a store keep quotas. Fail clearly if it takes no rules."""
+    must(rule_of(backend) is not None, "the store has no rules: implement TakesRules, or declare that it lacks QUOTAS")
+
+
 async def _use_of(backend: Backend, name: str = "limit") -> Use:
-    """Return the use of a quota. Fail clearly if the store does not keep quotas."""
-    must(
-        keeps_quotas(backend), "the store has no list_quotas(): implement KeepsQuotas, or declare that it lacks QUOTAS"
-    )
-    found = [each.use for each in await backend.list_quotas() if each.limit.name == name]  # type: ignore[attr-defined]  # checked
-    must(len(found) == 1, f"list_quotas() does not return the stored quota {name!r} once")
-    return found[0]  # type: ignore[no-any-return]  # as above
+    """Return the use of a quota."""
+    found = [each.use for each in await list_uses(backend) if each.limit.name == name]
+    must(len(found) == 1, f"the rule of quotas does not know the stored quota {name!r}")
+    return found[0]
 
 
 async def _raised(backend: Backend, changed: pb.Resource) -> None:
@@ -80,6 +82,7 @@ async def _version(backend: Backend, resource: pb.Resource) -> str:
 @needs(Capability.QUOTAS)
 async def a_quota_of_resources_is_kept(backend: Backend) -> None:
     """A creation that would exceed a quota is rejected and names the quota, its limit and its use."""
+    keep_quotas(backend)
     await put(backend, thing("before"))
     await put(backend, quota(resources=2))
     await put(backend, thing("second"))
@@ -100,6 +103,7 @@ async def a_quota_of_resources_is_kept(backend: Backend) -> None:
 @needs(Capability.QUOTAS)
 async def a_quota_of_bytes_is_kept(backend: Backend) -> None:
     """A byte is one of the encoding of a resource without its version. Growth is limited, in updates too."""
+    keep_quotas(backend)
     first = thing("first", "x" * 200)
     await put(backend, first)
     size = stored_size(first)
@@ -116,6 +120,7 @@ async def a_quota_of_bytes_is_kept(backend: Backend) -> None:
 @needs(Capability.QUOTAS)
 async def deletions_and_smaller_resources_are_never_refused(backend: Backend) -> None:
     """A lowered quota blocks neither deletions nor writes that make a resource smaller, and counts down with them."""
+    keep_quotas(backend)
     made = [thing(name, "x" * 100) for name in ("a", "b", "c")]
     for each in made:
         await put(backend, each)
@@ -134,6 +139,7 @@ async def deletions_and_smaller_resources_are_never_refused(backend: Backend) ->
 @needs(Capability.QUOTAS)
 async def a_replacement_in_one_commit_needs_no_room(backend: Backend) -> None:
     """A commit counts by the sum of its changes: it may delete one resource and create another."""
+    keep_quotas(backend)
     old = thing("old")
     await put(backend, old)
     await put(backend, quota(resources=1))
@@ -143,38 +149,9 @@ async def a_replacement_in_one_commit_needs_no_room(backend: Backend) -> None:
 
 
 @needs(Capability.QUOTAS)
-async def a_deletion_can_always_be_marked_and_ended(backend: Backend) -> None:
-    """Marks for deletion, and writes to marked resources, are never refused: no deletion may depend on a quota.
-    But a large status of a marked resource needs room, or callers could store without limit in one that they hold.
-    """
-    held = thing("held")
-    held.metadata[FINALIZERS] = "a b"
-    await put(backend, held)
-    await put(backend, quota(resources=0, bytes=0))
-    marked = thing("held", uid=uid_of(held))
-    marked.metadata |= {FINALIZERS: "a b", DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}
-    await put(backend, marked, await _version(backend, held))
-    said = thing("held", uid=uid_of(held))
-    said.metadata |= marked.metadata
-    said.status = {"a": pb.Status(conditions=[pb.Condition(type="Ended", message="x" * (STATUS_ROOM // 2))])}
-    await put(backend, said, await _version(backend, held))
-    saying = thing("held", uid=uid_of(held))
-    saying.metadata |= marked.metadata
-    saying.status = {"a": pb.Status(conditions=[pb.Condition(type="Ended", message="x" * 2 * STATUS_ROOM)])}
-    await refused(
-        QuotaExceeded, put(backend, saying, await _version(backend, held)), "a large status of a marked resource"
-    )
-    released = thing("held", uid=uid_of(held))
-    released.metadata[DELETION_TIMESTAMP] = marked.metadata[DELETION_TIMESTAMP]
-    released.status = said.status
-    await put(backend, released, await _version(backend, held))
-    await remove(backend, released, await _version(backend, released))
-    must(await names(backend) == [], "the marked resource is still stored")
-
-
-@needs(Capability.QUOTAS)
 async def a_small_status_is_never_refused(backend: Backend) -> None:
     """A status of a few kilobytes is stored, and counted, even above the quota. A larger one needs room."""
+    keep_quotas(backend)
     made = thing("made")
     await put(backend, made)
     await put(backend, quota(bytes=1))
@@ -196,11 +173,12 @@ async def a_small_status_is_never_refused(backend: Backend) -> None:
 @needs(Capability.QUOTAS)
 async def a_quota_counts_its_own_part(backend: Backend) -> None:
     """A quota counts one partition, one of its namespaces, or one kind there, and nothing else."""
+    keep_quotas(backend)
+    await put(backend, thing("a", namespace="n1"))
+    await put(backend, thing("b", namespace="n2"))
     await put(backend, quota("space", resources=1, namespace="n1"))
     await put(backend, quota("kind", resources=1, kind=OTHER_KIND))
     await put(backend, quota("elsewhere", resources=0, partition="p2"))
-    await put(backend, thing("a", namespace="n1"))
-    await put(backend, thing("b", namespace="n2"))
     await put(backend, thing("c", namespace="n2"))
     await put(backend, thing("d", kind=OTHER_KIND, namespace="n2"))
     for many, why in (
@@ -215,19 +193,9 @@ async def a_quota_counts_its_own_part(backend: Backend) -> None:
 
 
 @needs(Capability.QUOTAS)
-async def what_headway_writes_for_itself_is_not_counted(backend: Backend) -> None:
-    """Tombstones, events and quotas are never refused. Namespaces count in the quota of their partition."""
-    await put(backend, quota(resources=1, bytes=1 << 20))
-    await put(backend, thing("n1", kind=("tenancy", "Namespace"), namespace=""))
-    for kind in ENGINES_OWN:
-        await put(backend, thing("own", kind=kind))
-    must((await _use_of(backend)).resources == 1, "resources of Headway's own are counted, or a namespace is not")
-    await refused(QuotaExceeded, put(backend, thing("n2", kind=("tenancy", "Namespace"), namespace="")), "a namespace")
-
-
-@needs(Capability.QUOTAS)
 async def a_changed_quota_holds_from_its_commit_on(backend: Backend) -> None:
     """The next commit is decided by the new limits, and by none once the quota is deleted."""
+    keep_quotas(backend)
     await put(backend, quota(resources=1))
     await put(backend, thing("a"))
     await _raised(backend, quota(resources=2))
@@ -245,6 +213,7 @@ async def a_changed_quota_holds_from_its_commit_on(backend: Backend) -> None:
 @needs(Capability.QUOTAS)
 async def writers_never_exceed_a_quota_together(backend: Backend) -> None:
     """If many writers create resources at once, the quota admits exactly the number that it has room for."""
+    keep_quotas(backend)
     await put(backend, quota(resources=ROOM))
     await put(backend, quota("space", resources=ROOM // 2, namespace="n0"))
     refusals = 0
@@ -273,6 +242,7 @@ async def writers_never_exceed_a_quota_together(backend: Backend) -> None:
 @needs(Capability.QUOTAS)
 async def the_use_is_the_sum_of_what_is_stored(backend: Backend) -> None:
     """Under concurrent creations, updates and deletions, the use stays the number and the size of the resources."""
+    keep_quotas(backend)
     await put(backend, quota(resources=1000, bytes=1 << 20))
 
     async def write(writer: int) -> None:
@@ -298,6 +268,7 @@ async def the_use_is_the_sum_of_what_is_stored(backend: Backend) -> None:
 @needs(Capability.QUOTAS)
 async def a_quota_can_be_declared_under_writers(backend: Backend) -> None:
     """A quota that is stored among concurrent creations counts those before it, and refuses those after it."""
+    keep_quotas(backend)
     made: list[int] = []
     declared = 0
 

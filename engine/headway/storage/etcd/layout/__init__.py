@@ -11,8 +11,8 @@ from headway.storage.etcd.layout._keys import ANCHOR as ANCHOR
 from headway.storage.etcd.layout._keys import FENCE as FENCE
 from headway.storage.etcd.layout._keys import LEASE as LEASE
 from headway.storage.etcd.layout._keys import PLACES as PLACES
-from headway.storage.etcd.layout._keys import QUOTA as QUOTA
 from headway.storage.etcd.layout._keys import RESOURCE as RESOURCE
+from headway.storage.etcd.layout._keys import RULES as RULES
 from headway.storage.etcd.layout._keys import Head as Head
 from headway.storage.etcd.layout._keys import KeyRange as KeyRange
 from headway.storage.etcd.layout._keys import Layout as Layout

@@ -9,8 +9,8 @@
     PREFIX/fence/CONTROLLER/MEMBER
     PREFIX/lease/NAME                     deleted with its etcd lease
     PREFIX/settled/CONTROLLER/MEMBER      checkpoints; putting one changes nothing that others see
-    PREFIX/quota/declared                 put by every commit that changes a quota
-    PREFIX/quota/use/NAME                 put by every commit that needs room in the quota
+    PREFIX/quota/declared                 put by every commit that changes what a rule of commits demands
+    PREFIX/quota/use/NAME                 put by every commit that adds to the limited numbers of this name
 
 Each part of a name is escaped so that it contains no `/`.
 
@@ -34,7 +34,7 @@ from headway.storage._traces import CommitTrace, sampled_trace
 
 STORE, ANCHOR, HEAD, TRACE = b"store", b"anchor", b"head", b"trace"
 RESOURCE, OWNED, FENCE, LEASE, CHECKPOINT = b"resource", b"owned", b"fence", b"lease", b"settled"
-QUOTA = b"quota"
+RULES = b"quota"
 
 
 class KeyRange(NamedTuple):
@@ -67,8 +67,8 @@ class Layout:
         self.above = {f"{above}/".encode() + STORE: above for above in _paths(names[:-1])}
         self.resources = self._prefix + RESOURCE + b"/"
         self._owned = self._prefix + OWNED + b"/"
-        self.quotas = self._prefix + QUOTA + b"/declared"
-        self._quota = self._prefix + QUOTA + b"/use/"
+        self.rules = self._prefix + RULES + b"/declared"
+        self._claim = self._prefix + RULES + b"/use/"
 
     def under(self, segment: bytes) -> KeyRange:
         """Return the range of all keys of a segment."""
@@ -103,9 +103,9 @@ class Layout:
         """Return the range of the keys of the checkpoints of a controller's members."""
         return _under(self._prefix + CHECKPOINT + b"/" + _join((controller,)) + b"/")
 
-    def quota(self, name: str) -> bytes:
-        """Return the key that every commit puts that needs room in a quota."""
-        return self._quota + _join((name,))
+    def claim(self, name: str) -> bytes:
+        """Return the key that every commit puts that adds to the limited numbers of this name."""
+        return self._claim + _join((name,))
 
     def lease(self, name: str) -> bytes:
         """Return the key of a lease."""

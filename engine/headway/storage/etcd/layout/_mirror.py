@@ -15,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
@@ -33,8 +33,8 @@ from headway.storage.etcd.layout._keys import (
     LEASE,
     NO_FENCE,
     OWNED,
-    QUOTA,
     RESOURCE,
+    RULES,
     STORE,
     TRACE,
     Head,
@@ -61,7 +61,7 @@ _NONE: Mapping[bytes, Effect] = {}
 # Stands for a change that another process has made, whose resource must be decoded.
 _DECODED: Effect = (("", ""), ("", "", ""), None, None)
 _PUT = EventEventType.PUT
-_COMMITTED = frozenset((OWNED, FENCE, LEASE, ANCHOR, QUOTA))
+_COMMITTED = frozenset((OWNED, FENCE, LEASE, ANCHOR, RULES))
 
 
 class Lost(Exception):
@@ -104,8 +104,8 @@ class Mirror:
         self.tables = ResourceTables()
         self.leases: dict[str, StoredLease] = {}
         self.traces = CommitTraces()
-        # etcd's revision of the last put of each key of quotas.
-        self.quota_puts: dict[bytes, int] = {}
+        # etcd's revision of the last put of each key of rules.
+        self.rule_puts: dict[bytes, int] = {}
         self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
         # True if the watch must first repeat the transaction at the head, to prove that this is the same history.
         self.rejoining = False
@@ -113,6 +113,8 @@ class Mirror:
         self.version = 0
         # The changes in this process's transactions under way, by nonce. They need not be decoded again.
         self.given: dict[bytes, Mapping[bytes, Effect]] = {}
+        # Called with the changes of each commit, once they are applied.
+        self.applied: Callable[[Sequence[Effect]], None] | None = None
         self._position: Position | None = None
         self._layout = layout
         self._counts = counts
@@ -177,8 +179,8 @@ class Mirror:
                 self._fences[scope_from(rest)] = fence_from(kv)
             elif segment == LEASE:
                 self._put_lease(rest, kv)
-            elif segment == QUOTA:
-                self.quota_puts[kv.key] = kv.mod_revision
+            elif segment == RULES:
+                self.rule_puts[kv.key] = kv.mod_revision
 
     def load_leases(self, kvs: Iterable[KeyValue]) -> None:
         """Replace all leases by the given ones."""
@@ -282,7 +284,7 @@ class Mirror:
         for segment, event in gathered:
             if segment != RESOURCE:
                 self._put(segment, event.kv)  # type: ignore[arg-type]  # checked by `receive`
-        tables, append = self.tables, self.log.append
+        tables, append, applied = self.tables, self.log.append, self.applied
         for revision, changes in commits:
             entries: list[LogChange] = []
             formers: dict[int, pb.Resource] = {}
@@ -293,6 +295,8 @@ class Mirror:
                     tables.put(kind, key, new)
                 entries += changes_of(kind, old, new, formers, len(entries))
             append(revision, entries, now, formers)
+            if applied is not None:
+                applied(changes)
         self.head = head
         self._position = None
         self.version += 1
@@ -323,15 +327,15 @@ class Mirror:
         return kind, key, self.tables.get(kind, key), new
 
     def _put(self, segment: bytes, kv: KeyValue) -> None:
-        """Apply a put of a fence, a lease, the anchor or a key of quotas."""
+        """Apply a put of a fence, a lease, the anchor or a key of rules."""
         if segment == ANCHOR:
             self.timeline = timeline_from(kv)
         elif segment == FENCE:
             self._fences[scope_from(self._layout.split(kv.key)[1])] = fence_from(kv)
         elif segment == LEASE:
             self._put_lease(self._layout.split(kv.key)[1], kv)
-        elif segment == QUOTA:
-            self.quota_puts[kv.key] = kv.mod_revision
+        elif segment == RULES:
+            self.rule_puts[kv.key] = kv.mod_revision
 
     def _put_lease(self, rest: bytes, kv: KeyValue) -> None:
         name = lease_name_from(rest)

@@ -8,7 +8,6 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from headway._gen.etcdserverpb import (
     Compare,
@@ -23,7 +22,7 @@ from headway.protobuf import encode
 from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
-from headway.storage._quotas import Limit, Use
+from headway.storage._rules import Claim
 from headway.storage._tables import Effect
 from headway.storage._traces import CommitTrace
 from headway.storage.etcd.layout._encoded import Transaction, comparison, put
@@ -62,22 +61,6 @@ def deleting(key: bytes) -> RequestOp:
     return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
 
 
-class Room(NamedTuple):
-    """The room in a quota that a commit needs.
-
-    Attributes:
-        adds: what the commit adds to the quota.
-        free: what can be added before the limit is reached.
-    """
-
-    adds: Use
-    free: Use
-
-
-_MOST = 2**63
-_NOTHING = Use()
-
-
 class Draft:
     """A commit that is being built.
 
@@ -88,7 +71,7 @@ class Draft:
     Attributes:
         compared: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
         given: the changes of resources, by their keys. Invariant: each key is also in `compared`.
-        rooms: the quotas that the commit needs room in, by their keys. Each key is also in `compared`.
+        claims: what the commit adds to limited numbers, by their keys. Each key is also in `compared`.
         alone: True if the commit cannot share a transaction with others.
         size: the number of bytes of the written resources.
         trace: the context of its span, if it is traced.
@@ -102,9 +85,9 @@ class Draft:
         "_uncounted",
         "_written",
         "alone",
+        "claims",
         "compared",
         "given",
-        "rooms",
         "size",
         "trace",
     )
@@ -115,7 +98,7 @@ class Draft:
         # Every commit compares the anchor, so that its position has the session that was current when it was made.
         self.compared = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
         self.given: dict[bytes, Effect] = {}
-        self.rooms: dict[bytes, Room] = {}
+        self.claims: dict[bytes, Claim] = {}
         self.alone = False
         self.size = 0
         self.trace: CommitTrace | None = None
@@ -129,7 +112,7 @@ class Draft:
     @property
     def operations(self) -> int:
         """The number of write operations."""
-        return len(self._written) + len(self.rooms)
+        return len(self._written) + len(self.claims)
 
     @property
     def needs(self) -> int:
@@ -157,29 +140,23 @@ class Draft:
         held = self._mirror.leases.get(name)
         self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
 
-    def compare_quotas(self) -> None:
-        """Compare the declared quotas."""
-        self._compare_puts(self._layout.quotas)
+    def compare_rules(self) -> None:
+        """Compare what the rules demand."""
+        self._compare_puts(self._layout.rules)
 
-    def declare_quotas(self) -> None:
-        """Note that the commit changes a quota, so that every commit that did not consider it is rejected."""
-        self.compare_quotas()
-        self.write(putting(self._layout.quotas, b"1"))
+    def change_rules(self) -> None:
+        """Note that the commit changes what a rule demands, so that every commit that did not know is rejected."""
+        self.compare_rules()
+        self.write(putting(self._layout.rules, b"1"))
 
-    def need_room(self, limit: Limit, adds: Use, use: Use) -> None:
-        """Compare the use of a quota, which must have room for this commit, and note that it changes."""
-        key = self._layout.quota(limit.name)
+    def claim(self, claim: Claim) -> None:
+        """Compare the limited numbers that the commit adds to, and note that they change."""
+        key = self._layout.claim(claim.name)
         self._compare_puts(key)
-        self.rooms[key] = Room(
-            adds,
-            Use(
-                _MOST if limit.resources is None else limit.resources - use.resources,
-                _MOST if limit.bytes is None else limit.bytes - use.bytes,
-            ),
-        )
+        self.claims[key] = claim
 
     def _compare_puts(self, key: bytes) -> None:
-        self.compared[key] = self._mirror.quota_puts.get(key, 0)
+        self.compared[key] = self._mirror.rule_puts.get(key, 0)
 
     def compare(self, operations: Iterable[Operation]) -> None:
         """Compare the state that operations without a change were based on. `apply` does so for the others."""
@@ -245,13 +222,13 @@ class Draft:
                 return False
         return self.given.keys().isdisjoint(compared)
 
-    def has_room(self, taken: Mapping[bytes, Use]) -> bool:
-        """Return True if its quotas have room for this commit after others have taken some of it."""
-        for key, (adds, free) in self.rooms.items():
-            resources, size = adds.plus(taken.get(key, _NOTHING))
-            if resources > free.resources or size > free.bytes:
-                return False
-        return True
+    def has_room(self, taken: Mapping[bytes, Sequence[int]]) -> bool:
+        """Return True if there is room for what it adds, after other commits have added this much."""
+        return all(
+            not more or added + more <= free
+            for key, claim in self.claims.items()
+            for added, more, free in zip(taken.get(key, (0,) * len(claim.adds)), claim.adds, claim.free, strict=True)
+        )
 
     def requests(self, place: int) -> list[bytes]:
         """Return the encoded writes of this commit at its place in a transaction."""
@@ -261,7 +238,7 @@ class Draft:
 
     @property
     def changes(self) -> int:
-        """The number of keys that this commit changes, as a watch sees it, without the keys of quotas."""
+        """The number of keys that this commit changes, as a watch sees it, without the keys of rules."""
         return len(self._written) - self._uncounted
 
 
@@ -280,14 +257,14 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transa
         return Transaction(compare=compared, success=list(first._notes))
     written: list[bytes] = []
     counts: list[int] = []
-    rooms = set[bytes]()
+    claimed = set[bytes]()
     for place, draft in enumerate(drafts):
         # etcd puts a key only once in a transaction.
-        used = draft.rooms.keys() - rooms
-        rooms |= used
+        claims = draft.claims.keys() - claimed
+        claimed |= claims
         written += draft.requests(place)
-        written += [put(key, b"1") for key in sorted(used)]
-        counts.append(draft.changes + len(used))
+        written += [put(key, b"1") for key in sorted(claims)]
+        counts.append(draft.changes + len(claims))
     traces = {place: draft.trace for place, draft in enumerate(drafts) if draft.trace is not None}
     if traces:
         written.append(put(layout.trace, traces_value(traces)))

@@ -14,9 +14,10 @@ from headway.controller import App
 from headway.engine import Engine
 from headway.events import ignore
 from headway.protobuf import copy_message
+from headway.quotas import QuotaService, rule_of
 from headway.resource import TOMBSTONE, Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
-from headway.service import LeaseService, QuotaService, ResourceService, StoreService, TypesService
+from headway.service import LeaseService, ResourceService, StoreService, TypesService
 from headway.storage import Backend, Fence, Put
 from headway.testing._engine import open_engine
 from headway.testing.simulation import faults
@@ -345,6 +346,7 @@ class OwnServices:
         if self._store is not store:
             # A restore has replaced the store.
             self._store = store
+            rule_of(store)
             self._channel = _Creations(
                 InProcessChannel(
                     ResourceService(store, self._types, forms=Versions(self._types)),

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
-from headway.errors import WriteRejected
-from headway.storage import (
-    QuotaExceeded,
-    SqliteBackend,
-    Use,
-    backup_store,
-    check_store,
-    open_sqlite,
-    restore_store,
-    stored_size,
-)
+from headway.errors import QuotaExceeded, WriteRejected
+from headway.quotas import Use, list_uses, quotas_now, rule_of
+from headway.storage import SqliteBackend, backup_store, check_store, restore_store, stored_size
 from headway.testing.conformance import EVERYTHING, KIND, put, putting, refused, remove, thing
 from headway.testing.conformance.quotas import quota
 from tests.storage.sqlite_kit import count_batches
 
 
+@asynccontextmanager
+async def open_keeping(path: Path) -> AsyncIterator[SqliteBackend]:
+    """Open a store that keeps quotas."""
+    async with SqliteBackend(path) as backend:
+        rule_of(backend)
+        yield backend
+
+
 async def agree(backend: SqliteBackend) -> Use:
     """Return the use of the only quota, which must be the sum of what is stored."""
-    [found] = await backend.list_quotas()
+    [found] = await list_uses(backend)
     stored, _ = await backend.list(KIND, EVERYTHING)
     assert found.use == Use(len(stored), sum(map(stored_size, stored)))
-    assert list(backend.quotas_now()) == [found]
+    assert quotas_now(backend) == [found]
     return found.use
 
 
 async def test_batch_that_the_disk_refuses_uses_nothing(tmp_path: Path) -> None:
     """Neither its resources count, nor does a quota that was written in it hold."""
-    async with open_sqlite(tmp_path / "a.db") as backend:
+    async with open_keeping(tmp_path / "a.db") as backend:
         await put(backend, quota(resources=3))
         await put(backend, thing("before"))
         assert backend._opened is not None
@@ -64,7 +66,7 @@ async def test_writers_of_one_transaction_see_the_room_that_others_have_taken(
 ) -> None:
     """Each request is decided after those before it in the batch."""
     batches, refusals = count_batches(monkeypatch), 0
-    async with open_sqlite(tmp_path / "a.db") as backend:
+    async with open_keeping(tmp_path / "a.db") as backend:
         await put(backend, quota(resources=10))
 
         async def write(number: int) -> None:
@@ -85,22 +87,22 @@ async def test_writers_of_one_transaction_see_the_room_that_others_have_taken(
 async def test_use_is_right_after_a_restart_a_backup_and_a_restore(tmp_path: Path) -> None:
     """It is counted anew, and the checks of the store find nothing to say."""
     path, copy = tmp_path / "a.db", tmp_path / "copy"
-    async with open_sqlite(path) as backend:
+    async with open_keeping(path) as backend:
         await put(backend, quota(resources=3))
         await backend.commit([putting(thing(name, name * 1000)) for name in "abc"])
         before = await agree(backend)
-    async with open_sqlite(path) as backend:
-        assert backend.quotas_now() == ()
+    async with open_keeping(path) as backend:
+        assert quotas_now(backend) == []
         await refused(QuotaExceeded, put(backend, thing("d")), "a creation above the quota")
         assert await agree(backend) == before
     await backup_store(f"sqlite:{path}", copy)
-    async with open_sqlite(path) as backend:
+    async with open_keeping(path) as backend:
         stored, _ = await backend.list(KIND, EVERYTHING)
         await remove(backend, stored[0], stored[0].version)
         assert (await agree(backend)).resources == 2
     await restore_store(copy, f"sqlite:{path}", replace=True)
     assert not await check_store(f"sqlite:{path}")
-    async with open_sqlite(path) as backend:
+    async with open_keeping(path) as backend:
         await refused(QuotaExceeded, put(backend, thing("d")), "a creation above the quota")
         assert await agree(backend) == before
 
@@ -108,13 +110,13 @@ async def test_use_is_right_after_a_restart_a_backup_and_a_restore(tmp_path: Pat
 async def test_damaged_quota_limits_nothing_and_can_be_replaced(tmp_path: Path) -> None:
     """A row that is not as it was written must not decide about others, and the check of the store finds it."""
     path = tmp_path / "a.db"
-    async with open_sqlite(path) as backend:
+    async with open_keeping(path) as backend:
         await put(backend, quota(resources=0))
         assert backend._opened is not None
         backend._opened.file.writer.execute("UPDATE resources SET seal = seal + 1 WHERE kind = 'Quota'")
     assert await check_store(f"sqlite:{path}")
-    async with open_sqlite(path) as backend:
-        assert await backend.list_quotas() == ()
+    async with open_keeping(path) as backend:
+        assert await list_uses(backend) == []
         await put(backend, thing("a"))
         await put(backend, quota(resources=0), "1")
         await refused(QuotaExceeded, put(backend, thing("b")), "a creation above the quota")
@@ -128,7 +130,7 @@ async def _steps_of_counts(path: Path, others: int) -> int:
         nonlocal steps
         steps += 1
 
-    async with open_sqlite(path) as backend:
+    async with open_keeping(path) as backend:
         made = [putting(quota(f"q{number}", resources=9, namespace=f"n{number}")) for number in range(5)]
         made += [putting(thing(f"a{number}", namespace="other")) for number in range(others)]
         await backend.commit(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trio.testing import MockClock
 
 from headway.peering import copies_partition
-from headway.resource import QUOTA, Quota
+from headway.quotas import QUOTA, Quota, rule_of
 from tests.peering.link_kit import eventually, open_pair
 
 
@@ -15,6 +15,7 @@ async def test_stream_without_room_for_its_copies_ends_and_says_why(autojump_clo
         await pair.a.write("ada", "1")
         pair.connect()
         await pair.wait(pair.b, {"ada": ["1"]})
+        rule_of(pair.b.host.backend)
         client = pair.b.host.client
         await client.write(QUOTA.new("copies", Quota(partition=copies_partition("east"), max_resources=1)))
         await pair.a.write("ben", "2")

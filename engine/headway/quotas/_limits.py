@@ -1,4 +1,4 @@
-"""Quotas: what they limit, which changes they count, and the decision whether a commit fits. Pure.
+"""What quotas limit, which changes they count, and the decision whether a commit fits. Pure.
 
 Rules:
 1. A commit is refused if it adds to a limited number and the number would exceed its limit. Other commits pass, even
@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from headway import errors
-from headway.errors import PayloadError
+from headway._gen.headway.tenancy.v1 import Quota
+from headway.errors import PayloadError, QuotaExceeded
 from headway.protobuf import decode, encode
-from headway.resource import DEFAULT_UNIT, NAMESPACE, QUOTA, RESERVED_GROUPS, Key, Kind, Quota, is_marked, pb
-from headway.storage._operations import StorageError
-
-QUOTA_KIND = QUOTA.kind
+from headway.resource import DEFAULT_UNIT, NAMESPACE, RESERVED_GROUPS, Key, Kind, is_marked, pb
+from headway.storage import Claim
 
 STATUS_ROOM = 4096
 """A status is never refused while all statuses of its resource take at most this many bytes.
@@ -99,19 +97,6 @@ class QuotaUse(NamedTuple):
     refused: int
 
 
-class QuotaExceeded(StorageError, errors.QuotaExceeded):
-    """The commit would exceed a quota. Nothing was changed."""
-
-
-def quota_exceeded(limit: Limit, what: str, most: int, use: int, adds: int) -> QuotaExceeded:
-    """Return the error for a commit that would add as much."""
-    message = (
-        f"quota {limit.name!r} is exceeded: {limit.place} may have {most} {what} and has {use}, and this write adds "
-        f"{adds}; delete some, or raise the quota"
-    )
-    return QuotaExceeded(message, limit.name, what, most, use, adds)
-
-
 class Growth(NamedTuple):
     """The growth that one change of a commit causes.
 
@@ -129,12 +114,6 @@ class Growth(NamedTuple):
 def is_counted(kind: Kind) -> bool:
     """Return True if quotas without a kind count this kind."""
     return kind[0] not in RESERVED_GROUPS or kind == NAMESPACE.kind
-
-
-def stored_size(resource: pb.Resource) -> int:
-    """Return the bytes of a resource as stored: of its encoding without its version."""
-    # The version's field has a tag and a length of one byte each.
-    return len(encode(resource)) - (len(resource.version.encode()) + 2 if resource.version else 0)
 
 
 def is_exempt(old: pb.Resource | None, new: pb.Resource) -> bool:
@@ -192,7 +171,9 @@ class Limits:
         return changed
 
     def __iter__(self) -> Iterator[Limit]:
-        return iter([self._by_name[name] for name in sorted(self._by_name)])
+        # Another thread may declare some meanwhile.
+        found = map(self._by_name.get, sorted(self._by_name))
+        return iter([each for each in found if each is not None])
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -226,8 +207,8 @@ class Limits:
         """Count a commit that has been refused. A store calls it once for each, however often it decides."""
         self._refused[error.quota] = self.refused(error.quota) + 1
 
-    def charged(self, growths: Sequence[Growth], use_of: Callable[[Place], Use]) -> Sequence[tuple[Limit, Use]]:
-        """Return the quotas that a commit needs room in, each with what it adds. Raise QuotaExceeded without room.
+    def claims(self, growths: Sequence[Growth], use_of: Callable[[Place], Use]) -> Sequence[Claim]:
+        """Return what a commit adds to the quotas that it needs room in. Raise QuotaExceeded without room.
 
         Args:
             growths: the changes of the commit.
@@ -239,15 +220,13 @@ class Limits:
             sums = [] if exempt else [(limit, by, by) for limit in self.covering(kind, key)]
         else:
             sums = self._sums(growths)
-        charged: list[tuple[Limit, Use]] = []
+        claims: list[Claim] = []
         for limit, by, asked in sums:
             resources = by[0] if limit.resources is not None and asked[0] > 0 else 0
             size = by[1] if limit.bytes is not None and asked[1] > 0 else 0
             if resources > 0 or size > 0:
-                needs = Use(resources, size)
-                _check(limit, needs, use_of(limit.place))
-                charged.append((limit, needs))
-        return charged
+                claims.append(_claim(limit, Use(resources, size), use_of(limit.place)))
+        return claims
 
     def _sums(self, growths: Sequence[Growth]) -> list[tuple[Limit, Use, Use]]:
         """Return each quota that counts some of the changes, with their sum, and with the sum of what may be refused.
@@ -263,14 +242,19 @@ class Limits:
         return list(sums.values())
 
 
-def _check(limit: Limit, needs: Use, use: Use) -> None:
-    """Raise QuotaExceeded if a quota has no room."""
-    for what, most, added, used in (
-        ("resources", limit.resources, needs.resources, use.resources),
-        ("bytes", limit.bytes, needs.bytes, use.bytes),
-    ):
+def _claim(limit: Limit, adds: Use, use: Use) -> Claim:
+    """Return what a commit adds to a quota. Raise QuotaExceeded if there is no room."""
+    free: list[int] = []
+    for what, most, added, used in zip(("resources", "bytes"), limit[2:], adds, use, strict=True):
         if most is not None and added > 0 and used + added > most:
-            raise quota_exceeded(limit, what, most, used, added)
+            message = (
+                f"quota {limit.name!r} is exceeded: {limit.place} may have {most} {what} and has {used}, and this "
+                f"write adds {added}; delete some, or raise the quota"
+            )
+            raise QuotaExceeded(message, limit.name, what, most, used, added)
+        free.append(_UNLIMITED if most is None else most - used)
+    return Claim(limit.name, adds, tuple(free))
 
 
+_UNLIMITED = 2**63
 _NOTHING = Use()

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
+from headway.errors import QuotaExceeded
+from headway.quotas import Use, list_uses, quotas_now, rule_of
 from headway.resource import pb
-from headway.storage import EtcdBackend, QuotaExceeded, Use, stored_size
+from headway.storage import EtcdBackend, stored_size
 from headway.testing.conformance import EVERYTHING, KIND, put, putting, read_back, refused, remove, thing, uid_of
 from headway.testing.conformance.quotas import quota
 from tests.helpers.etcd_server import EtcdServer
 from tests.storage.etcd_kit import is_write, rigged, until
 
 ENGINES, WRITERS = 3, 12
+
+
+@asynccontextmanager
+async def open_keeping(url: str) -> AsyncIterator[EtcdBackend]:
+    """Open a store that keeps quotas."""
+    async with EtcdBackend(url) as backend:
+        rule_of(backend)
+        yield backend
 
 
 async def replaced(store: EtcdBackend, resource: pb.Resource) -> None:
@@ -23,7 +36,7 @@ async def replaced(store: EtcdBackend, resource: pb.Resource) -> None:
 
 
 async def uses(store: EtcdBackend) -> Use:
-    [found] = await store.list_quotas()
+    [found] = await list_uses(store)
     return found.use
 
 
@@ -33,7 +46,7 @@ async def uses(store: EtcdBackend) -> Use:
 async def test_engines_never_exceed_a_quota_together(etcd: EtcdServer, room: int) -> None:
     """Exactly as many creations succeed as there is room for, and every engine counts the same."""
     url, made, refusals = f"etcd://{etcd.endpoint}{etcd.new_prefix()}", 0, 0
-    async with EtcdBackend(url) as first, EtcdBackend(url) as second, EtcdBackend(url) as third:
+    async with open_keeping(url) as first, open_keeping(url) as second, open_keeping(url) as third:
         stores = (first, second, third)
         await put(first, quota(resources=room))
 
@@ -57,7 +70,7 @@ async def test_engines_never_exceed_a_quota_together(etcd: EtcdServer, room: int
         counted = 0
         for store in stores:
             assert await uses(store) == Use(made, sum(map(stored_size, found)))
-            counted += store.quotas_now()[0].refused
+            counted += quotas_now(store)[0].refused
         # A commit that etcd decides several times is refused once.
         assert counted == refusals
 
@@ -65,7 +78,7 @@ async def test_engines_never_exceed_a_quota_together(etcd: EtcdServer, room: int
 async def test_quota_that_another_engine_declares_holds_at_once(etcd: EtcdServer) -> None:
     """No creation of any engine is stored after the commit of a quota that forbids it."""
     url, made = f"etcd://{etcd.endpoint}{etcd.new_prefix()}", []
-    async with EtcdBackend(url) as here, EtcdBackend(url) as there:
+    async with open_keeping(url) as here, open_keeping(url) as there:
 
         async def write(name: str) -> None:
             for index in range(10):
@@ -85,7 +98,7 @@ async def test_quota_that_another_engine_declares_holds_at_once(etcd: EtcdServer
 async def test_lowered_quota_is_seen_by_a_writer_that_has_not_heard_of_it(etcd: EtcdServer) -> None:
     """A decision on an older state is rejected by etcd, and made again."""
     url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
-    async with EtcdBackend(url) as here, EtcdBackend(url) as there:
+    async with open_keeping(url) as here, open_keeping(url) as there:
         await put(here, quota(resources=5))
         await put(here, thing("a"))
         for most in (1, 2, 1):
@@ -113,6 +126,7 @@ async def _found_quota(store: EtcdBackend) -> pb.Resource:
 async def test_commits_that_use_a_quota_share_transactions() -> None:
     """Writers at the same time cost few transactions, as without a quota, and the last ones are refused."""
     async with rigged() as rig:
+        rule_of(rig.store)
         await put(rig.store, quota(resources=40))
         # Until this store's watch has brought the quota, its transactions don't know of it.
         await _found_quota(rig.store)
@@ -144,13 +158,13 @@ async def test_commits_that_use_a_quota_share_transactions() -> None:
 async def test_use_is_counted_anew_by_an_engine_that_opens_the_store(etcd: EtcdServer) -> None:
     """The store does not hold it, so a restart cannot make it wrong."""
     url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
-    async with EtcdBackend(url) as store:
+    async with open_keeping(url) as store:
         await store.commit([putting(thing(f"n{number}", "x" * number)) for number in range(20)])
         await put(store, quota(resources=21, bytes=1 << 20))
         before = await uses(store)
         assert before.resources == 20
-    async with EtcdBackend(url) as store:
-        assert store.quotas_now() == []
+    async with open_keeping(url) as store:
+        assert quotas_now(store) == []
         await put(store, last := thing("last"))
         assert await uses(store) == before.plus(Use(1, stored_size(last)))
         await refused(QuotaExceeded, put(store, thing("more")), "a creation above the quota")
@@ -160,6 +174,7 @@ async def test_use_is_counted_anew_by_an_engine_that_opens_the_store(etcd: EtcdS
 async def test_quota_has_room_again_in_a_cluster_that_was_restored() -> None:
     """The restored cluster is at lower revisions than those that this engine has written."""
     async with rigged() as rig:
+        rule_of(rig.store)
         await put(rig.store, quota(resources=3))
         await put(rig.store, thing("kept"))
         saved = rig.fake.saved()
@@ -175,3 +190,15 @@ async def test_quota_has_room_again_in_a_cluster_that_was_restored() -> None:
             await put(rig.store, thing(name))
         await refused(QuotaExceeded, put(rig.store, thing("z")), "a creation above the quota")
         assert (await uses(rig.store)).resources == 3
+
+
+async def test_update_has_room_in_one_limit_of_a_quota_above_its_other(etcd: EtcdServer) -> None:
+    """A number that is above its limit does not keep a commit waiting that adds nothing to it."""
+    url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+    async with open_keeping(url) as store:
+        for name in "ab":
+            await put(store, thing(name))
+        await put(store, quota(resources=1, bytes=1 << 20))
+        stored = await _found(store, "a")
+        with trio.fail_after(5):
+            await put(store, thing("a", "x" * 300, uid=uid_of(stored)), stored.version)

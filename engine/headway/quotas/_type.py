@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from headway._gen.headway.tenancy.v1 import Quota
-from headway.resource._hooks import UNIT_KINDS, Hooks
-from headway.resource._ids import Scope, name_problem, type_problem
-from headway.resource._resource import Resource
-from headway.resource._types import ResourceType
+from headway.resource import NAMESPACE, Hooks, Resource, ResourceType, Scope, builtin, name_problem, type_problem
 
 _OWN_GROUPS = ("internal", "tenancy", "peering", "pause", "event")
 
@@ -24,7 +21,7 @@ def quota_problem(quota: Quota) -> str | None:
         return f"{missing} is required with {given}, as in group: staff, kind: Team; omit both to count every type"
     if quota.kind and (problem := type_problem(quota.group, "v1", quota.kind)):
         return problem
-    if quota.group in _OWN_GROUPS and (quota.group, quota.kind) != UNIT_KINDS[1]:
+    if quota.group in _OWN_GROUPS and (quota.group, quota.kind) != NAMESPACE.kind:
         return (
             f"kind {quota.group}.{quota.kind} is Headway's own, which no quota counts; tenancy.Namespace can be limited"
         )
@@ -41,19 +38,21 @@ def _check(quota: Resource[Quota]) -> None:
         raise ValueError(f"data.{problem}")
 
 
-QUOTA = ResourceType(
-    "tenancy",
-    "v1",
-    "Quota",
-    Quota,
-    scope=Scope.CLUSTER,
-    hooks=Hooks(validate=_check),
-    columns={
-        "FOR PARTITION": "partition",
-        "FOR NAMESPACE": "namespace",
-        "KIND": "kind",
-        "MAX RESOURCES": "max_resources",
-        "MAX BYTES": "max_bytes",
-    },
+QUOTA = builtin(
+    ResourceType(
+        "tenancy",
+        "v1",
+        "Quota",
+        Quota,
+        scope=Scope.CLUSTER,
+        hooks=Hooks(validate=_check),
+        columns={
+            "FOR PARTITION": "partition",
+            "FOR NAMESPACE": "namespace",
+            "KIND": "kind",
+            "MAX RESOURCES": "max_resources",
+            "MAX BYTES": "max_bytes",
+        },
+    )
 )
 """The type of quotas. They have no tenancy, so that a right within a partition does not include its quotas."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway._gen.headway.quota import v1 as quota_pb
-from headway.api import Call, QuotaApi
-from headway.client._client import Client
-from headway.client._refusals import of_client
+from headway.client import Client, call_service
+from headway.quotas._service import QuotaApi
 
 
 class QuotaInfo(NamedTuple):
@@ -45,8 +44,8 @@ async def list_quotas(client: Client) -> list[QuotaInfo]:
         PermissionDenied: the caller may not list resources of type ``tenancy.v1.Quota``.
         FailedPrecondition: the store keeps no quotas.
     """
-    with of_client():
-        reply = await QuotaApi.over(client._channel).list(Call(client._metadata), quota_pb.ListRequest())
+    request = quota_pb.ListRequest()
+    reply = await call_service(client, lambda channel: QuotaApi.over(channel).list, request, write=False)
     return [_info(each) for each in reply.quotas]
 
 

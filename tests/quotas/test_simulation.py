@@ -8,7 +8,8 @@ import headway
 import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway import Condition, ConditionState, field
 from headway.errors import QuotaExceeded
-from headway.resource import QUOTA, Key, Quota
+from headway.quotas import QUOTA, Quota
+from headway.resource import Key
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Setting, run
 

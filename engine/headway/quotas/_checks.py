@@ -6,11 +6,14 @@ from typing import Any
 
 from typing_extensions import override
 
+from headway._gen.headway.tenancy.v1 import Quota
 from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
 from headway.protobuf import decode
-from headway.resource import QUOTA, Key, Quota, ResourceType, Scope, did_you_mean, pb, quota_problem
-from headway.service._access import AccessChecks, WriteRules
-from headway.storage import Backend, keeps_quotas
+from headway.quotas._keeping import rule_of
+from headway.quotas._type import QUOTA, quota_problem
+from headway.resource import Key, ResourceType, Scope, did_you_mean, pb
+from headway.service import AccessChecks, WriteRules
+from headway.storage import Backend
 
 
 class QuotaRules(WriteRules):
@@ -57,8 +60,8 @@ def _check_limited_type(access: AccessChecks, resource: pb.Resource) -> None:
 
 def check_kept(backend: Backend) -> None:
     """Refuse quotas in a store that does not keep them, where they would seem to protect it."""
-    if not keeps_quotas(backend):
+    if rule_of(backend) is None:
         raise FailedPrecondition(
-            f"{type(backend).__name__} keeps no quotas: use a store of Headway, or let this one have list_quotas() "
-            "and pass the checks of headway.testing.conformance.quotas"
+            f"{type(backend).__name__} keeps no quotas: use a store of Headway, or let this one take rules "
+            "(headway.storage.TakesRules) and pass the checks of headway.testing.conformance.quotas"
         )

@@ -1,17 +1,20 @@
-"""The use of quotas in tables: whatever changes during a count, it is what a plain sum over the tables finds."""
+"""The rule of quotas: whatever changes during a count, the use is what a plain sum over the tables finds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, pb, resource_key
-from headway.storage import QUOTA_KIND, Effect, Limit, Place, QuotaExceeded, ResourceTables, Use, is_exempt, stored_size
-from headway.testing.conformance import KIND, OTHER_KIND, kind_of, thing
+from headway.errors import QuotaExceeded
+from headway.quotas import QUOTA, STATUS_ROOM, Limit, Place, QuotaRule, Use, is_exempt, list_uses, rule_of
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Key, Kind, pb, resource_key
+from headway.storage import Backend, Effect, MemoryBackend, ResourceTables, SqliteBackend, TableContent, stored_size
+from headway.testing.conformance import KIND, OTHER_KIND, kind_of, put, refused, remove, thing, uid_of
 from headway.testing.conformance.quotas import quota
 
 KINDS: Sequence[Kind] = (KIND, OTHER_KIND, ("tenancy", "Namespace"), ("event", "Event"))
@@ -34,6 +37,9 @@ class Counting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.tables = ResourceTables()
+        self.content = TableContent(self.tables, 1)
+        self.rule = QuotaRule()
+        self.rule.begin(self.content)
         self.everything: dict[tuple[Kind, Key], pb.Resource] = {}
         self.limits: dict[str, Limit] = {}
         self.revision = 0
@@ -57,8 +63,7 @@ class Counting(RuleBasedStateMachine):
                 effects.append((kind, key, old, new))
         fits = self.fits(effects)
         try:
-            if self.tables.quotas is not None:
-                self.tables.quotas.charged(effects)
+            self.rule.claims(self.content.changes(effects))
         except QuotaExceeded:
             assert not fits, "a commit that fits was refused"
             return
@@ -75,6 +80,7 @@ class Counting(RuleBasedStateMachine):
                 new.version = str(self.revision)
                 self.tables.put(kind, key, new)
                 self.everything[kind, key] = new
+        self.rule.follow(self.content.changes(effects))
 
     def fits(self, effects: Sequence[Effect]) -> bool:
         for limit in self.limits.values():
@@ -130,7 +136,7 @@ class Counting(RuleBasedStateMachine):
         size = None if size is None else size * 100
         resource = quota(name, resources=most, bytes=size, partition=partition, namespace=namespace, kind=kind)
         key = resource_key(resource)
-        self.apply([(QUOTA_KIND, key, self.everything.get((QUOTA_KIND, key)), resource)])
+        self.apply([(QUOTA.kind, key, self.everything.get((QUOTA.kind, key)), resource)])
         self.limits[name] = Limit(name, Place(partition, namespace, kind if kind[1] else None), most, size)
 
     @rule(name=st.sampled_from("qrs"))
@@ -138,26 +144,28 @@ class Counting(RuleBasedStateMachine):
         """Delete a quota."""
         if self.limits.pop(name, None) is not None:
             key = ("", "", name)
-            self.apply([(QUOTA_KIND, key, self.everything[QUOTA_KIND, key], None)])
+            self.apply([(QUOTA.kind, key, self.everything[QUOTA.kind, key], None)])
 
     @rule(steps=st.integers(1, 4))
     def count(self, steps: int) -> None:
         """Count a little."""
         for _ in range(steps):
-            for tally in () if self.tables.quotas is None else self.tables.quotas.pending()[:1]:
-                tally.step(1)
+            self.rule.count(None)
 
     @rule()
     def count_all(self) -> None:
         """Count the rest."""
         for limit in self.limits.values():
-            assert self.tables.quotas is not None
-            assert self.tables.quotas.use_of(limit.place) == self.use(limit.place)
+            assert self.rule.use_of(limit.place) == self.use(limit.place)
+
+    @rule()
+    def begin(self) -> None:
+        """Begin again, as a store does when it is read again."""
+        self.rule.begin(self.content)
 
     @invariant()
     def what_is_counted_is_right(self) -> None:
-        uses = () if self.tables.quotas is None else self.tables.quotas.uses()
-        for each in uses:
+        for each in self.rule.uses():
             assert each.use == self.use(each.limit.place)
             assert each.limit == self.limits[each.limit.name]
 
@@ -183,21 +191,24 @@ def test_change_at_any_moment_of_a_count_is_counted_once() -> None:
     for steps in range(12):
         for kind, key in [*places, *added]:
             for text in (None, "x" * 100):
-                tables = ResourceTables()
+                tables, counted = ResourceTables(), QuotaRule()
                 for at in places:
                     tables.put(*at, _made(*at, "x"))
-                tables.put(QUOTA_KIND, ("", "", "limit"), quota(resources=1, namespace="n1"))
-                assert tables.quotas is not None
+                tables.put(QUOTA.kind, ("", "", "limit"), quota(resources=1, namespace="n1"))
+                content = TableContent(tables, 1)
+                counted.begin(content)
                 for _ in range(steps):
-                    for tally in tables.quotas.pending():
-                        tally.step(1)
-                if text is None:
-                    tables.remove(kind, key)
+                    counted.count(None)
+                old, new = tables.get(kind, key), None if text is None else _made(kind, key, text)
+                if new is not None:
+                    tables.put(kind, key, new)
                 else:
-                    tables.put(kind, key, _made(kind, key, text))
+                    tables.remove(kind, key)
+                if old is not None or new is not None:
+                    counted.follow(content.changes([(kind, key, old, new)]))
                 place = Place("default", "n1", None)
                 stored = [each for at in {*places, *added} if (each := tables.get(*at)) and place.covers(*at)]
-                assert tables.quotas.use_of(place) == Use(len(stored), sum(map(stored_size, stored)))
+                assert counted.use_of(place) == Use(len(stored), sum(map(stored_size, stored)))
 
 
 def _made(kind: Kind, key: Key, text: str) -> pb.Resource:
@@ -241,29 +252,81 @@ def _status(length: int) -> dict[str, pb.Status]:
 
 def _write_cost(quotas: int) -> float:
     """Return the processor time of a changed quota and a write, in a store with a quota for each of many namespaces."""
-    tables = ResourceTables()
+    tables, counted = ResourceTables(), QuotaRule()
+    content = TableContent(tables)
+    counted.begin(content)
+
+    def store(kind: Kind, key: Key, new: pb.Resource) -> None:
+        changes = content.changes([(kind, key, tables.get(kind, key), new)])
+        tables.put(kind, key, new)
+        counted.follow(changes)
 
     def declare(number: int, most: int) -> None:
         limit = quota(f"q{number}", resources=most, namespace=f"n{number}")
-        tables.put(QUOTA_KIND, resource_key(limit), limit)
+        store(QUOTA.kind, resource_key(limit), limit)
 
     for number in range(quotas):
         declare(number, 10)
-    counted = tables.quotas
-    assert counted is not None
     started = time.process_time()
     for number in range(20):
         declare(number, 20)
         key = ("default", f"n{number}", "a")
         made = _made(KIND, key, "x")
-        while pending := counted.pending([(KIND, key)]):
-            pending[0].step()
-        [(limit, _)] = counted.charged([(KIND, key, None, made)])
-        assert limit.resources == 20
-        tables.put(KIND, key, made)
+        while counted.count([(KIND, key)]):
+            pass
+        [claim] = counted.claims(content.changes([(KIND, key, None, made)]))
+        assert claim.free[0] == 20
+        store(KIND, key, made)
     return time.process_time() - started
 
 
 def test_a_write_costs_the_same_however_many_other_namespaces_have_quotas() -> None:
     few, many = (min(_write_cost(quotas) for _ in range(3)) for quotas in (100, 1600))
     assert many < 4 * few, f"{many / few:.1f} times as much with 16 times as many quotas"
+
+
+ENGINES_OWN: Sequence[Kind] = (("event", "Event"), ("internal", "Tombstone"), QUOTA.kind)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
+    """Open a store that keeps quotas."""
+    opened: Backend = MemoryBackend() if request.param == "memory" else SqliteBackend(tmp_path / "a.db")
+    async with opened:
+        rule_of(opened)
+        yield opened
+
+
+async def test_deletion_can_always_be_marked_and_ended(backend: Backend) -> None:
+    """Marks for deletion, and writes to marked resources, are never refused: no deletion may depend on a quota.
+    But a large status of a marked resource needs room, or callers could store without limit in one that they hold.
+    """
+    held = thing("held")
+    held.metadata[FINALIZERS] = "a b"
+    await put(backend, held)
+    await put(backend, quota(resources=0, bytes=0))
+
+    def marked(finalizers: str, status: int) -> pb.Resource:
+        made = thing("held", uid=uid_of(held))
+        made.metadata |= {FINALIZERS: finalizers, DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}
+        made.status = _status(status)
+        return made
+
+    for finalizers, status in (("a b", 0), ("a b", STATUS_ROOM // 2), ("", STATUS_ROOM // 2)):
+        if not finalizers:
+            too_large = put(backend, marked("a b", 2 * STATUS_ROOM), held.version)
+            await refused(QuotaExceeded, too_large, "a large status of a marked resource")
+        version, held = held.version, marked(finalizers, status)
+        await put(backend, held, version)
+    await remove(backend, held, held.version)
+
+
+async def test_what_headway_writes_for_itself_is_not_counted(backend: Backend) -> None:
+    """Tombstones, events and quotas are never refused. Namespaces count in the quota of their partition."""
+    await put(backend, quota(resources=1, bytes=1 << 20))
+    await put(backend, thing("n1", kind=NAMESPACE.kind, namespace=""))
+    for kind in ENGINES_OWN:
+        await put(backend, thing("own", kind=kind))
+    [use] = [each.use for each in await list_uses(backend) if each.limit.name == "limit"]
+    assert use.resources == 1
+    await refused(QuotaExceeded, put(backend, thing("n2", kind=NAMESPACE.kind, namespace="")), "a namespace")

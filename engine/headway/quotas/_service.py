@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from typing_extensions import override
 
 from headway._gen.headway.quota import v1 as quota_pb
-from headway.api import Call, QuotaApi
-from headway.resource import QUOTA, Registry, Within, pb
-from headway.service._access import AccessChecks, Permissions
-from headway.service._position import current_position
-from headway.service._quota_checks import check_kept
-from headway.storage import Backend, QuotaUse
+from headway.api import Api, Call, method
+from headway.quotas._checks import check_kept
+from headway.quotas._keeping import list_uses
+from headway.quotas._limits import QuotaUse
+from headway.quotas._type import QUOTA
+from headway.resource import Registry, Within, pb
+from headway.service import AccessChecks, Permissions, current_position
+from headway.storage import Backend
 
 QUOTA_SERVICE = "headway.quota.v1.QuotaService"
+
+
+class QuotaApi(Api, Protocol, service=QUOTA_SERVICE):
+    """The quotas of a store."""
+
+    @method("List", quota_pb.ListRequest, quota_pb.ListResponse)
+    async def list(self, call: Call, request: quota_pb.ListRequest, /) -> quota_pb.ListResponse:
+        """Return the quotas and their use."""
+        ...
 
 
 class QuotaService(QuotaApi):
@@ -42,9 +54,8 @@ class QuotaService(QuotaApi):
         self._access.check_known(QUOTA.name)
         self._access.check_list(QUOTA.name, Within("", ""))
         check_kept(self._backend)
-        list_quotas: Callable[[], Awaitable[Sequence[QuotaUse]]] = self._backend.list_quotas  # type: ignore[attr-defined]  # checked
         here = await current_position(self._backend)
-        listed = await list_quotas()
+        listed = await list_uses(self._backend)
         others = {} if self._elsewhere is None else await self._elsewhere()
         shown = [_message(each, others) for each in listed if self._access.may_read(_id(each.limit.name))]
         return quota_pb.ListResponse(quotas=shown, position=here.message())
