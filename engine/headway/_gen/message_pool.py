@@ -10,7 +10,7 @@ import betterproto2
 default_message_pool = betterproto2.MessagePool()
 
 if TYPE_CHECKING:
-    dataclass = dataclasses.dataclass
+    from dataclasses import dataclass as dataclass
 else:
 
     def dataclass(**options):
