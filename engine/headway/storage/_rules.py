@@ -177,12 +177,7 @@ class Rules:
 
     def concern(self, changed: Iterable[Effect]) -> bool:
         """Return True if the rules must be asked about these changes, and follow them."""
-        if self.active:
-            return True
-        for each in changed:  # noqa: SIM110  # every commit pays for it
-            if each[0] in self.kinds:
-                return True
-        return False
+        return self.active or not self.kinds.isdisjoint([each[0] for each in changed])
 
     def charge(self, changes: Sequence[Change]) -> None:
         """Raise CommitRefused, and note the refusal, if a rule refuses a commit."""
