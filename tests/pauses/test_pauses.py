@@ -17,8 +17,8 @@ from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.base import wall_time
 from headway.engine import combine_apps
 from headway.errors import InvalidArgument
-from headway.pauses import ControllerPaused, Paused, Resumed, pause_controller, resume_controller
-from headway.resource import PAUSE, pause_name, resource_key
+from headway.pauses import PAUSE, ControllerPaused, Paused, Resumed, pause_controller, pause_name, resume_controller
+from headway.resource import resource_key
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import Backend, MemoryBackend, Put

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from headway.errors import DeclarationError, InvalidArgument
+from headway.pauses import PAUSE
 from headway.peering import PEERING
 from headway.quotas import QUOTA
 from headway.resource import (
@@ -17,7 +18,6 @@ from headway.resource import (
     EVENT,
     NAMESPACE,
     PARTITION,
-    PAUSE,
     RESERVED_GROUPS,
     TOMBSTONE,
     Hooks,
@@ -28,8 +28,8 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, PAUSE, EVENT, CONTROLLER_RECORD]
-ADDED = {PEERING, QUOTA}
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD]
+ADDED = {PAUSE, PEERING, QUOTA}
 """The types of add-ons, in the order of their imports."""
 
 

@@ -21,8 +21,9 @@ from headway.client import Client, HeldLease
 from headway.controller import GrowingDefinition
 from headway.errors import HeadwayError, InvalidArgument, Unavailable
 from headway.events import StreamOpened
+from headway.pauses import PAUSE
 from headway.reconcile import Gate
-from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
+from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
 from headway.run import EveryKey, Owed, Run, Supervisor
 from headway.service import WATCH_LIST, copied

@@ -13,7 +13,8 @@ from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.cache import Informers
 from headway.errors import InvalidArgument, PermissionDenied, StoreRolledBack, Unavailable
 from headway.events import ignore
-from headway.resource import PAUSE, Position, ResourceType, pb
+from headway.pauses import PAUSE
+from headway.resource import Position, ResourceType, pb
 from headway.rpc import Channel, InProcessChannel, WithMetadata, token_metadata
 from headway.service import POSITION, ResourceService, StoreService
 from headway.storage import MemoryBackend
@@ -90,7 +91,9 @@ async def test_position_needs_a_policy_if_the_type_is_pause() -> None:
     access = Authorizer(Access([Policy("notes", [rule])], [token]))
     channel = InProcessChannel(Guarded(partial(StoreService, MemoryBackend(), registry()), access, registry()))
     assert at((await asked(channel, a_type(PAUSE), token=text)).position).revision == 0
-    await refused(asked(channel, a_type(PAUSE)), Status.PERMISSION_DENIED, "you may not watch pause.v1.Pause there")
+    await refused(
+        asked(channel, a_type(PAUSE)), Status.PERMISSION_DENIED, "none of your rules covers type pause.v1.Pause"
+    )
 
 
 async def test_server_without_positions_is_named_as_too_old() -> None:

@@ -279,7 +279,14 @@ class Identity:
 
     def concerns(self, type: TypeName) -> bool:
         """Return True if the caller has any permission on the type, in any tenancy."""
-        if self._rights.concern(type) and self.is_current():
+        return self._admitted(type, by_rule=self._rights.concern(type))
+
+    def may_ask(self, type: TypeName) -> bool:
+        """Return True if the caller has any permission on the type, or everyone with a policy has one."""
+        return self._admitted(type, by_rule=self._rights.admit(type))
+
+    def _admitted(self, type: TypeName, *, by_rule: bool) -> bool:
+        if by_rule and self.is_current():
             return True
         self.denied = Denial("use", type, "", "", "")
         return False

@@ -113,6 +113,10 @@ class Caller:
         """Return True if the caller has any permission on the type, so that it may be described to them."""
         return self._identity.concerns(type)
 
+    def may_ask(self, type: TypeName) -> bool:
+        """Return True if the caller may make calls for resources of the type."""
+        return self._identity.may_ask(type)
+
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
         """Return True if the caller may list (or watch, if called) this scope, and may read any part of it.
 

@@ -15,7 +15,8 @@ from typing import Literal, get_args
 
 from headway.base import repr_text
 from headway.errors import InvalidArgument
-from headway.resource import PAUSE, TypeName, did_you_mean, name_problem, type_problem
+from headway.pauses import PAUSE
+from headway.resource import TypeName, did_you_mean, name_problem, type_problem
 
 Verb = Literal["read", "list", "watch", "write", "write_status", "delete", "observe"]
 """An operation on a resource, or on a scope (list, watch).
@@ -180,6 +181,10 @@ class Rights:
     def reading(self, type: TypeName) -> list[Rule]:
         """Return the rules that allow reading resources of the type."""
         return [rule for rule in self._rules["read"] if rule.concerns(type)]
+
+    def admit(self, type: TypeName) -> bool:
+        """Return True if a rule allows any verb on the type, anywhere, or if everyone may see its resources."""
+        return self._of_everyone("read", type) or self.concern(type)
 
     def concern(self, type: TypeName) -> bool:
         """Return True if a rule allows any verb on the type, anywhere."""

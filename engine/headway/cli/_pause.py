@@ -13,8 +13,8 @@ from headway.base import plain
 from headway.cli._connection import Connection, connected
 from headway.cli._running import Usage
 from headway.errors import HeadwayError
-from headway.pauses import pause_controller, resume_controller
-from headway.resource import controller_problem, did_you_mean
+from headway.pauses import controller_problem, pause_controller, resume_controller
+from headway.resource import did_you_mean
 
 _FULL_NAME = click.argument("controller", metavar="APP/CONTROLLER")
 

@@ -20,7 +20,8 @@ from headway.cli._output import counted
 from headway.cli._running import Exit, Usage
 from headway.cli._why import ask, ask_stuck
 from headway.errors import HeadwayError, NotFound
-from headway.resource import PAUSE, ResourceId, controller_problem, pause_name
+from headway.pauses import PAUSE, controller_problem, pause_name
+from headway.resource import ResourceId
 from headway.why import id_of
 
 _WAITING = ("waiting", "slowed", "given up")

@@ -70,6 +70,10 @@ async def open_workers(
     extensions = options.get("extensions", ())
     check_extensions(extensions, workers=True)
     apps = (*apps, *(app for each in extensions for app in each.apps))
+    # The test controls its own channel, and may count every call on it.
+    opens = isinstance(endpoints, str | Sequence)
+    # It imports the built-in types that the registry has.
+    own, decoders = of_workers(attend=opens)
     program = program_of(apps)
     registry = program.registry
     report = report_of(options.get("report"))
@@ -80,9 +84,6 @@ async def open_workers(
     connection = Connection.of(options)
     name = worker_name(options.get("process"))
     traced = tracing_by(options.get("tracing"))
-    # The test controls its own channel, and may count every call on it.
-    opens = isinstance(endpoints, str | Sequence)
-    own, decoders = of_workers(attend=opens)
     comparison = comparison_of(registry, program.topics.values()) if opens else comparison_of(())
     opened: AbstractAsyncContextManager[Channel] = (
         connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, **decoders})

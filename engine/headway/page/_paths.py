@@ -42,7 +42,8 @@ from headway.page._quotas import quotas
 from headway.page._search import ROWS, Search
 from headway.page._service import EVENTS, LIVE, SEARCH, SESSION, Event
 from headway.page._visitor import Visits, check_origin
-from headway.resource import PAUSE, ResourceId, ResourceType, TypeName, controller_problem, pause_name, pb, quoted
+from headway.pauses import PAUSE, controller_problem, pause_name
+from headway.resource import ResourceId, ResourceType, TypeName, pb, quoted
 from headway.rpc import TOKEN_HEADER
 from headway.service import RESOURCE_SERVICE
 from headway.why import OBSERVE_SERVICE

@@ -4,9 +4,20 @@ The pause of a controller is a resource of the store (`PAUSE`). `_pauses.py` clo
 exists.
 """
 
+from typing import TYPE_CHECKING
+
+from headway.base import imported_later
 from headway.pauses._client import pause_controller as pause_controller
 from headway.pauses._client import resume_controller as resume_controller
-from headway.pauses._pauses import pauses_extension as pauses_extension
 from headway.pauses._reported import ControllerPaused as ControllerPaused
 from headway.pauses._reported import Paused as Paused
 from headway.pauses._reported import Resumed as Resumed
+from headway.pauses._type import PAUSE as PAUSE
+from headway.pauses._type import controller_problem as controller_problem
+from headway.pauses._type import pause_name as pause_name
+
+if TYPE_CHECKING:
+    from headway.pauses._pauses import pauses_extension as pauses_extension
+
+# Imported on first use: only engines and workers need it.
+__getattr__ = imported_later(__name__, {"_pauses": "pauses_extension"})

@@ -6,7 +6,7 @@ from headway._gen.headway.pause.v1 import Pause
 from headway.base import check_text
 from headway.client import Client
 from headway.errors import InvalidArgument
-from headway.resource import PAUSE, controller_problem, pause_name
+from headway.pauses._type import PAUSE, controller_problem, pause_name
 
 
 async def pause_controller(client: Client, controller: str, reason: str = "") -> bool:

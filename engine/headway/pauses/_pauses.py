@@ -15,8 +15,9 @@ from headway.engine import Extension, Host
 from headway.errors import HeadwayError
 from headway.events import Report
 from headway.pauses._reported import ControllerPaused, Paused, Resumed
+from headway.pauses._type import PAUSE, pause_name
 from headway.reconcile import Gate
-from headway.resource import PAUSE, Resource, created_at, pause_name
+from headway.resource import Resource, created_at
 from headway.run import wait_primed
 
 UNREADABLE = "the payload of its pause does not decode"

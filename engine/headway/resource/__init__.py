@@ -66,9 +66,6 @@ from headway.resource._ids import type_name as type_name
 from headway.resource._ids import type_problem as type_problem
 from headway.resource._ids import uid_ending as uid_ending
 from headway.resource._ids import unicode_problem as unicode_problem
-from headway.resource._pause import PAUSE as PAUSE
-from headway.resource._pause import controller_problem as controller_problem
-from headway.resource._pause import pause_name as pause_name
 from headway.resource._redact import redact_error as redact_error
 from headway.resource._redact import redact_payloads as redact_payloads
 from headway.resource._redact import redacted_resource as redacted_resource

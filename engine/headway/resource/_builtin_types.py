@@ -1,4 +1,4 @@
-"""The types that every registry has: tombstones, tenancies, pauses, events, and those of add-ons."""
+"""The types that every registry has: tombstones, tenancies, events, and those of add-ons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from headway.resource._controller_record import CONTROLLER_RECORD
 from headway.resource._event import EVENT
 from headway.resource._hooks import UNIT_KINDS, Hooks
 from headway.resource._ids import Scope
-from headway.resource._pause import PAUSE
 from headway.resource._resource import Resource
 from headway.resource._types import ResourceType
 
@@ -33,7 +32,7 @@ PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CL
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
 """The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
 
-BUILTIN_TYPES: list[ResourceType[Any]] = [TOMBSTONE, PARTITION, NAMESPACE, PAUSE, EVENT, CONTROLLER_RECORD]
+BUILTIN_TYPES: list[ResourceType[Any]] = [TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD]
 
 RESERVED_GROUPS = frozenset({"internal", "tenancy", "pause", "event", "peering"})
 """The groups in which programs cannot declare types: those of the built-in types, also of add-ons not yet imported."""

@@ -14,4 +14,4 @@ CONTROLLER_RECORD = ResourceType(
     scope=Scope.CLUSTER,
     columns={"CONTROLLER": "controller", "MANAGES": "manages", "PROCESS": "process", "SEEN": "seen"},
 )
-"""The type of controller records. A record has the name of its controller's pause (`pause_name`)."""
+"""The type of controller records."""

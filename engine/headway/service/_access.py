@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from headway.api import ProgramFailed, ProgramFailedLate, error_of, row_of
 from headway.errors import HeadwayError, InvalidArgument, PayloadError, PermissionDenied
 from headway.resource import (
-    PAUSE,
     Key,
     Kind,
     Registry,
@@ -70,6 +69,9 @@ class Permissions(Protocol):
     An implementation whose answers may change between two requests also has ``rights_to_read(type: TypeName) -> str``.
     It returns a text that changes whenever `may_read` may answer otherwise for a resource of the type, and that reveals
     nothing else. A watch under other rights than before then begins with a snapshot.
+
+    An implementation that gives everyone a permission on some types also has ``may_ask(type: TypeName) -> bool``. It
+    returns what `may_know` does, and True for these types, so that calls for their resources are not refused.
     """
 
     def may_know(self, type: TypeName) -> bool:
@@ -157,11 +159,9 @@ class AccessChecks:
         return versions if rights is None else f"{versions}{RIGHTS}{ask(rights, type)[:_DIGEST]}"
 
     def check_known(self, type: TypeName) -> None:
-        """Refuse a caller without any permission on a type of this name, registered or not.
-
-        Everyone knows that there are pauses: the same answer for them would keep no secret.
-        """
-        if type != PAUSE.name and not self.knows(type):
+        """Refuse a caller without any permission on a type of this name, registered or not."""
+        permissions = self._permissions
+        if permissions is not None and not ask(getattr(permissions, "may_ask", permissions.may_know), type):
             raise PermissionDenied(f"permission denied: none of your rules covers type {type}")
 
     def check_any_known(self) -> None:

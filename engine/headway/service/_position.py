@@ -7,7 +7,7 @@ from typing_extensions import override
 from headway._gen.headway.store import v1 as store_pb
 from headway.api import Call, StoreApi
 from headway.errors import HistoryCompacted, Unavailable
-from headway.resource import ANY_VERSIONS, PAUSE, Kind, Position, Registry, TypeName, pb, position
+from headway.resource import ANY_VERSIONS, Kind, Position, Registry, TypeName, pb, position
 from headway.service._access import RIGHTS, AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
@@ -33,9 +33,6 @@ class StoreService(StoreApi):
     async def position(self, call: Call, request: store_pb.PositionRequest) -> store_pb.PositionResponse:
         """Return the position of the store to a caller who may do anything with the type of the request."""
         type = resolve(self._access, request.type, "type")
-        if type.name == PAUSE.name:
-            # This type is known to everyone, and only those who have a policy may see its resources.
-            self._access.check_list(type.name, Within("", ""), "watch")
         check_position(request.known, "known")
         here = await current_position(self._backend)
         await check_known(self._backend, type.kind, position(request.known))

@@ -24,7 +24,8 @@ from headway.base import bounded, wall_time
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError
 from headway.events import ControllersClash, Report, ignore
-from headway.resource import CONTROLLER_RECORD, Kind, Registry, Resource, TypeName, pause_name
+from headway.pauses import pause_name
+from headway.resource import CONTROLLER_RECORD, Kind, Registry, Resource, TypeName
 from headway.why._elsewhere import Absent
 from headway.why._host import ObserveHost
 

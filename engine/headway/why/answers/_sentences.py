@@ -18,7 +18,7 @@ from headway._gen.headway.observe.v1 import (
     UnmappedChange,
     Why,
 )
-from headway.resource import pause_name
+from headway.pauses import pause_name
 from headway.why.answers._finalizers import own_finalizer
 from headway.why.answers._runs import causes_text, reconcile_sentences
 from headway.why.answers._texts import id_of, kind_of, ref_text, seconds_text, short_name, when_text

@@ -12,8 +12,9 @@ import trio
 from headway.api import Code, described, of_call
 from headway.base import calling_line, story
 from headway.errors import Conflict, HeadwayError
+from headway.pauses import PAUSE
 from headway.protobuf import copy_message
-from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
 from headway.service import SUBSCRIBE, WATCH_LIST
 from headway.testing._scripted_channel import ScriptedChannel

@@ -6,10 +6,7 @@ import hashlib
 import re
 
 from headway._gen.headway.pause.v1 import Pause
-from headway.resource._hooks import Hooks
-from headway.resource._ids import Scope
-from headway.resource._resource import Resource
-from headway.resource._types import ResourceType
+from headway.resource import Hooks, Resource, ResourceType, Scope, builtin
 
 _READABLE = 40
 """The number of characters of a controller's name that are part of the name of its pause."""
@@ -47,17 +44,19 @@ def _check_name(pause: Resource[Pause]) -> None:
     if pause.name != pause_name(controller):
         raise ValueError(
             f"name {pause.name!r} must be {pause_name(controller)!r} for controller {controller!r}: "
-            "`headway pause` and headway.client.pause_controller use the right one"
+            "`headway pause` and headway.pauses.pause_controller use the right one"
         )
 
 
-PAUSE = ResourceType(
-    "pause",
-    "v1",
-    "Pause",
-    Pause,
-    scope=Scope.CLUSTER,
-    hooks=Hooks(validate=_check_name),
-    columns={"CONTROLLER": "controller", "REASON": "reason"},
+PAUSE = builtin(
+    ResourceType(
+        "pause",
+        "v1",
+        "Pause",
+        Pause,
+        scope=Scope.CLUSTER,
+        hooks=Hooks(validate=_check_name),
+        columns={"CONTROLLER": "controller", "REASON": "reason"},
+    )
 )
 """The type of pauses. While the pause of a controller exists, no process starts a reconcile of that controller."""
