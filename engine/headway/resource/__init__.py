@@ -47,6 +47,8 @@ from headway.resource._hooks import Hooks as Hooks
 from headway.resource._hooks import Need as Need
 from headway.resource._hooks import check_answer as check_answer
 from headway.resource._ids import DEFAULT_TENANCY as DEFAULT_TENANCY
+from headway.resource._ids import DELETION_TIMESTAMP as DELETION_TIMESTAMP
+from headway.resource._ids import FINALIZERS as FINALIZERS
 from headway.resource._ids import MAX_NAME as MAX_NAME
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
@@ -54,12 +56,15 @@ from headway.resource._ids import ResourceId as ResourceId
 from headway.resource._ids import Scope as Scope
 from headway.resource._ids import TypeName as TypeName
 from headway.resource._ids import created_at as created_at
+from headway.resource._ids import finalizers as finalizers
+from headway.resource._ids import is_marked as is_marked
 from headway.resource._ids import name_problem as name_problem
 from headway.resource._ids import new_create_token as new_create_token
 from headway.resource._ids import quoted as quoted
 from headway.resource._ids import resource_id as resource_id
 from headway.resource._ids import resource_key as resource_key
 from headway.resource._ids import same_owner as same_owner
+from headway.resource._ids import set_finalizers as set_finalizers
 from headway.resource._ids import tenancy_within as tenancy_within
 from headway.resource._ids import text_problem as text_problem
 from headway.resource._ids import type_name as type_name
@@ -72,11 +77,6 @@ from headway.resource._redact import redacted_resource as redacted_resource
 from headway.resource._redact import redacted_text as redacted_text
 from headway.resource._redact import secret_types as secret_types
 from headway.resource._registry import Registry as Registry
-from headway.resource._reserved import DELETION_TIMESTAMP as DELETION_TIMESTAMP
-from headway.resource._reserved import FINALIZERS as FINALIZERS
-from headway.resource._reserved import finalizers as finalizers
-from headway.resource._reserved import is_marked as is_marked
-from headway.resource._reserved import set_finalizers as set_finalizers
 from headway.resource._resource import Resource as Resource
 from headway.resource._resource import check_fields as check_fields
 from headway.resource._scoped import ScopedType as ScopedType

@@ -1,4 +1,4 @@
-"""The identity of a resource: type names, ids, keys, the uids of new resources, and the rules for names."""
+"""The identity of a resource: type names, ids, keys, uids of new resources, rules for names, and reserved metadata."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import hashlib
 import re
 import secrets
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import NamedTuple
 
 from ulid_transform import ulid_to_timestamp
@@ -17,6 +18,12 @@ Kind = tuple[str, str]
 
 Key = tuple[str, str, str]
 """The identity of a resource within its kind, as (partition, namespace, name)."""
+
+FINALIZERS = "finalizers"
+"""The metadata key of the finalizers."""
+
+DELETION_TIMESTAMP = "deletionTimestamp"
+"""The metadata key of the time at which a resource was marked for deletion."""
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -267,3 +274,22 @@ def tenancy_within(scope: Scope, given: tuple[str, str], parent: tuple[str, str]
     partition = (given[0] or parent[0] or default_partition) if default_partition else ""
     inherited = parent[1] if partition == parent[0] else ""
     return partition, (given[1] or inherited or default_namespace) if default_namespace else ""
+
+
+def finalizers(metadata: Mapping[str, str]) -> frozenset[str]:
+    """Return the finalizers of a resource."""
+    return frozenset(metadata.get(FINALIZERS, "").split())
+
+
+def set_finalizers(metadata: MutableMapping[str, str], names: Iterable[str]) -> None:
+    """Replace the finalizers. The stored names are sorted, so that equal sets have equal bytes."""
+    text = " ".join(sorted(set(names)))
+    if text:
+        metadata[FINALIZERS] = text
+    else:
+        metadata.pop(FINALIZERS, None)
+
+
+def is_marked(metadata: Mapping[str, str]) -> bool:
+    """Return True if the resource is marked for deletion."""
+    return DELETION_TIMESTAMP in metadata

@@ -12,8 +12,7 @@ from headway.base import did_you_mean
 from headway.errors import PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
-from headway.resource._ids import ResourceId
-from headway.resource._reserved import finalizers, set_finalizers
+from headway.resource._ids import ResourceId, finalizers, set_finalizers
 from headway.resource._statuses import Statuses
 from headway.resource._stored import Stored
 from headway.resource._unreadable import is_unreadable, unreadable_error

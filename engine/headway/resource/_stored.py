@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from headway._gen.headway.resource import v1 as pb
-from headway.resource._ids import ResourceId, TypeName, resource_id
-from headway.resource._reserved import is_marked
+from headway.resource._ids import ResourceId, TypeName, is_marked, resource_id
 
 
 class _Named(Protocol):
