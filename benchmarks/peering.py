@@ -37,6 +37,7 @@ from headway.peering.links import Dialer
 from headway.peering.stream import Copying
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend
+from headway.subscribing import subscribing_extension
 
 BOUND = 1.5
 
@@ -119,7 +120,7 @@ async def _copied(store: MemoryBackend, app: headway.App, type: ResourceType[Not
 @asynccontextmanager
 async def _host(store: MemoryBackend, app: headway.App) -> AsyncIterator[PeeringHost]:
     host = Host(store, app.registry, events.ignore)
-    async with EngineServices(host).open_channels(lasting_leases=True):
+    async with EngineServices(host, [subscribing_extension(host)]).open_channels(lasting_leases=True):
         yield PeeringHost(host)
 
 

@@ -26,16 +26,9 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.cache import watch_request
 from headway.protobuf import encode
 from headway.resource import Changes, EndOfSnapshot, ResourceType, resource_key
-from headway.service import (
-    SUBSCRIBE,
-    WATCH_LIST,
-    ResourceService,
-    SubscribeDecoder,
-    SubscribeService,
-    WatchDecoder,
-    watch_encoders,
-)
+from headway.service import WATCH_LIST, ResourceEncodings, ResourceService, WatchDecoder, watch_encoders
 from headway.storage import Backend, MemoryBackend, Put
+from headway.subscribing import SUBSCRIBE, SubscribeDecoder, SubscribeEncoder, SubscribeService
 from headway.subscription import Commits, SnapshotComplete
 
 COMMITS = 300
@@ -94,7 +87,9 @@ async def _serving(app: headway.App, types: Types, size: int) -> AsyncIterator[t
     for type in types:
         await backend.commit([put(type, resource) for resource in built_many(type, size)])
     services = rpc.Services(
-        ResourceService(backend, app.registry), SubscribeService(backend, app.registry, {}), encoders=watch_encoders()
+        ResourceService(backend, app.registry),
+        SubscribeService(backend, app.registry, {}),
+        encoders={**watch_encoders(), SUBSCRIBE: SubscribeEncoder(ResourceEncodings())},
     )
     decoders: dict[str, Callable[[], rpc.StreamDecoder]] = {WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder}
     async with (

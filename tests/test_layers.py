@@ -90,7 +90,7 @@ PURE = [
     "run/_own_writes.py",
     "run/_status.py",
     "service/_bounds.py",
-    "service/_subscribe_wire.py",
+    "subscribing/_wire.py",
     "storage/_filter.py",
     "storage/_leases.py",
     "storage/_log.py",

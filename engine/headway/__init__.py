@@ -22,6 +22,7 @@ The packages, in the order that a change passes through them. Each imports only 
     sharding         a placement that spreads the keys over several processes
     pauses           an operator stops a controller, and lets it go on
     documents        parsing YAML, JSON and HCL into values with their places
+    subscribing      subscriptions: the service, and the client's side
     access           access control: tokens and policies
     notify           caches for programs without controllers, and notifications
     manifest         conversion between YAML documents and resources
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from headway import run as run
     from headway import service as service
     from headway import storage as storage
+    from headway import subscribing as subscribing
     from headway import subscription as subscription
     from headway.engine import Engine as Engine
     from headway.engine import Network as Network
@@ -126,7 +128,7 @@ if TYPE_CHECKING:
 
 # A program that declares types and controllers needs neither the engine nor the network.
 _LATER = {
-    "": "access engine journal notify rpc run service storage",
+    "": "access engine journal notify rpc run service storage subscribing",
     "engine": "Engine Network Timing connect open_cache open_engine open_workers",
     "graphs": "graph",
 }

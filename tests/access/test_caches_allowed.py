@@ -74,7 +74,7 @@ async def subscribed(where: str, token: str, *subjects: Any) -> list[str]:
     """Return the names in the snapshot of a subscription."""
     async with headway.connect(where, app, token=token) as client, client.subscribe(subjects) as batches:
         batch = await anext(batches)
-    return [event.resource.name for event in batch.events if not isinstance(event, headway.client.Published)]
+    return [event.resource.name for event in batch.events if not isinstance(event, headway.subscribing.Published)]
 
 
 ALLOWED = {

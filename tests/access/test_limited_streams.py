@@ -20,8 +20,9 @@ from headway.errors import RateLimited
 from headway.events import CallLimited, LeaseDelayed, LeaseEnded, Reconciled, StreamEnded
 from headway.rpc import Channel
 from headway.run import deletions_since
-from headway.service import SUBSCRIBE, WATCH_LIST
+from headway.service import WATCH_LIST
 from headway.storage import MemoryBackend
+from headway.subscribing import SUBSCRIBE
 from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.plain_types import Team
 

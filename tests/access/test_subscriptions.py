@@ -15,11 +15,11 @@ from headway import rpc
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import CHANGED, REFUSED, Access, Authorizer, Policy, Rule, new_token
 from headway.errors import HeadwayError, PermissionDenied
-from headway.service import SUBSCRIBE, SubscribeDecoder
+from headway.subscribing import SUBSCRIBE, SubscribeDecoder
 from headway.subscription import SnapshotComplete
-from tests.client.test_subscribe import said
 from tests.helpers.plain_types import Rate, Team
 from tests.helpers.service_errors import status_of
+from tests.subscribing.test_subscribe import said
 
 
 def current(subject: str) -> dict[str, Rate]:
@@ -117,8 +117,8 @@ async def test_topic_shows_the_subjects_that_rules_cover() -> None:
         assert said_of(await anext(batches)) == ["EUR"]
 
 
-def said_of(batch: headway.client.SubscriptionBatch) -> list[str]:
-    return sorted(event.subject for event in batch.events if isinstance(event, headway.client.Published))
+def said_of(batch: headway.subscribing.SubscriptionBatch) -> list[str]:
+    return sorted(event.subject for event in batch.events if isinstance(event, headway.subscribing.Published))
 
 
 async def raw_end(engine: headway.Engine, text: str, change: Any) -> HeadwayError:
@@ -203,7 +203,7 @@ async def test_position_of_other_rights_is_answered_by_a_snapshot() -> None:
 
 async def test_open_subscriptions_of_a_caller_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one is refused, and one that ends makes room. Other callers have a bound of their own."""
-    monkeypatch.setattr("headway.service._subscribe.OpenSubscriptions.__init__.__defaults__", (2,))
+    monkeypatch.setattr("headway.subscribing._service.OpenSubscriptions.__init__.__defaults__", (2,))
     texts, tokens = zip(*(new_token(["readers"]) for _ in range(2)), strict=True)
     access = Authorizer(Access([policy(rule("view"))], tokens))
     request = subscribe_pb.SubscribeRequest(

@@ -28,18 +28,18 @@ tokens:
 """
 
 
-def changed(batch: headway.client.SubscriptionBatch) -> list[str]:
+def changed(batch: headway.subscribing.SubscriptionBatch) -> list[str]:
     """Return what a batch has changed. The statuses that the served controller writes are left out."""
     found = []
     for event in batch.events:
-        assert not isinstance(event, headway.client.Published)
+        assert not isinstance(event, headway.subscribing.Published)
         sign = "-" if isinstance(event, headway.client.Deleted) else ""
         if batch.snapshot or sign or not event.resource.status:
             found.append(f"{sign}{event.resource.type.name.kind} {event.resource.name}")
     return sorted(found)
 
 
-async def next_change(batches: headway.client.Subscription) -> tuple[bool, list[str]]:
+async def next_change(batches: headway.subscribing.Subscription) -> tuple[bool, list[str]]:
     while True:
         batch = await anext(batches)
         if batch.snapshot or changed(batch):

@@ -24,7 +24,7 @@ class Opened(NamedTuple):
     cache: headway.notify.PrimedCache
     events: Any
     updates: headway.notify.Updates
-    batches: headway.client.Subscription
+    batches: headway.subscribing.Subscription
 
 
 async def _watch(it: Opened) -> None:

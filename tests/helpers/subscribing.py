@@ -9,16 +9,16 @@ from typing import Any
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.resource import Change, Registry, ResourceType, SnapshotChunk, pb
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
-from headway.service import (
+from headway.service import ResourceEncodings, ResourceService
+from headway.storage import Backend, Operation, Put, Remove
+from headway.subscribing import (
     SUBSCRIBE,
     OpenSubscriptions,
-    ResourceService,
     SubscribeDecoder,
+    SubscribeEncoder,
     SubscribePermissions,
     SubscribeService,
-    watch_encoders,
 )
-from headway.storage import Backend, Operation, Put, Remove
 from headway.subscription import (
     Commits,
     NewSnapshot,
@@ -77,7 +77,9 @@ async def subscriber(
         unexpected.append(error)
 
     if network:
-        services = Services(service, ResourceService(backend, registry()), encoders=watch_encoders())
+        services = Services(
+            service, ResourceService(backend, registry()), encoders={SUBSCRIBE: SubscribeEncoder(ResourceEncodings())}
+        )
         async with (
             open_server(services, ["127.0.0.1:0"], report=report) as server,
             open_channel(server.addresses[0], decoders={SUBSCRIBE: SubscribeDecoder}, report=report) as channel,

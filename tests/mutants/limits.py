@@ -147,7 +147,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "subscriptions open refused streams too early",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "max(retry_delay(self._failures, _LONGEST_WAIT), self._limited)",
         "retry_delay(self._failures, _LONGEST_WAIT)",
         _STREAMS,

@@ -85,7 +85,7 @@ PEERING_MUTANTS = (
     Mutant(
         "a deletion reaches the partition of a peering",
         "service/_delete.py",
-        "    for rules in access.rules:\n        rules.check_key(access, type.kind, key)\n",
+        "    for rules in rules_for(access, type.kind, key):\n        rules.check_key(access, type.kind, key)\n",
         "",
         _ESTABLISH,
         "only_the_peering",

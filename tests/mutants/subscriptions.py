@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_SERVICE = "service/subscribe"
-_HOSTILE = "service/test_subscribe_hostile.py"
+_SERVICE = "subscribing"
+_HOSTILE = "subscribing/test_subscribe_hostile.py"
 _COMMITS = "subscription/test_commits.py"
-_CLIENT = "client/test_subscribe.py"
+_CLIENT = "subscribing/test_subscribe.py"
 _RIGHTS = "access/test_subscriptions.py"
 _MACHINE = "stateful/test_subscribe.py"
-_END = "client/test_subscription_end.py"
+_END = "subscribing/test_subscription_end.py"
 
 SUBSCRIPTION_MUTANTS = (
     Mutant(
@@ -30,7 +30,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a commit has the position of a later one",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "store_at = self._store.at(revision)",
         "store_at = self._store.position",
         _SERVICE,
@@ -38,7 +38,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a snapshot is not complete up to its last part",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "while self._merge.frontier < complete:",
         "while False:",
         _SERVICE,
@@ -46,7 +46,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a resource of two subjects is sent twice in a snapshot",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "if not part.matches(key) or any(each.matches(key) for each in earlier):",
         "if not part.matches(key):",
         _SERVICE,
@@ -54,7 +54,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a name selects what begins with it",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         "return self.within.matches(key) and (not self.name or key[2] == self.name)",
         "return self.within.matches(key)",
         _SERVICE,
@@ -62,7 +62,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a subscription with other subjects is resumed",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "if after.selection and after.selection != self._wanted.selection:",
         "if False:",
         _SERVICE,
@@ -70,14 +70,14 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a position does not tell the rights",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         'rights = "" if permissions is None else ask(permissions.rights)',
         'rights = ""',
         _RIGHTS,
     ),
     Mutant(
         "a server that lags sends a snapshot",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "if here.store_id == after.store.store_id and here.revision < after.store.revision:",
         "if False:",
         _SERVICE,
@@ -85,7 +85,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "an ending engine leaves subscriptions open",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "        for scope in self._waits:\n            scope.cancel()\n",
         "",
         _SERVICE,
@@ -93,7 +93,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "subscriptions of a caller are unbounded",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "if caller is not None and self._open[name] >= self._limit:",
         "if False:",
         _RIGHTS,
@@ -101,14 +101,14 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "subjects are unbounded",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         "if not 1 <= len(subjects) <= MAX_SUBJECTS:",
         "if not subjects:",
         _HOSTILE,
     ),
     Mutant(
         "a type is subscribed without the right to watch it",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         "if permissions is not None and not ask(permissions.may_watch, type.name, *part.within[:3]):",
         "if False:",
         _HOSTILE,
@@ -129,7 +129,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a snapshot is one message",
-        "service/_subscribe_wire.py",
+        "subscribing/_wire.py",
         "if held and size + len(body) > PIECE:",
         "if False:",
         _HOSTILE,
@@ -137,42 +137,42 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a client hands over half a snapshot",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "                for event in _events(item):\n                    _gather(gathered, event)\n",
         "                await self._hand_over(_Handed([*_events(item)], SubscriptionPosition(), snapshot=True))\n",
         _CLIENT,
     ),
     Mutant(
         "a client accepts an older snapshot",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         'self._check(item.position, "a snapshot")',
         "",
         _CLIENT,
     ),
     Mutant(
         "a client accepts a repeated commit",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "if beyond and (here, reached.topics) == (there, position.topics):",
         "if False:",
         _CLIENT,
     ),
     Mutant(
         "a client takes the aborted stream for the end",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "passing = isinstance(translated, Unavailable) or code is Code.ABORTED",
         "passing = isinstance(translated, Unavailable)",
         _RIGHTS,
     ),
     Mutant(
         "a client ignores that the store was replaced",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "if here.store_id != there.store_id:",
         "if False:",
         _CLIENT,
     ),
     Mutant(
         "a new snapshot is not announced",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "            if why:\n                yield NewSnapshot(why)\n",
         "",
         _SERVICE,
@@ -180,7 +180,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a position of another store is answered by a snapshot if it is of other subjects",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         "if self._store is not None and after.store is not None:\n                # First",
         "if after.selection == self._wanted.selection and self._store is not None:\n                # First",
         _SERVICE,
@@ -188,7 +188,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a subscription resumes one revision too late",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "            await tail.open(self._backend, after)\n        self._merge",
         "            await tail.open(self._backend, after._replace(revision=after.revision + 1))\n        self._merge",
         _SERVICE,
@@ -196,7 +196,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a subscription without a position begins with the changes",
-        "service/_subscribe.py",
+        "subscribing/_service.py",
         '        if after is None:\n            return ""\n',
         "        if after is None:\n            return None\n",
         _SERVICE,
@@ -211,7 +211,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a subscriber gets subjects that it did not ask for",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "self._selected = None if ANY_SUBJECT in subjects else subjects",
         "self._selected = None",
         _SERVICE,
@@ -219,7 +219,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a deletion is sent as an upsert",
-        "service/_subscribe_wire.py",
+        "subscribing/_wire.py",
         "return _head(_DELETE if event.deleted else _UPSERT, len(body)) + body",
         "return _head(_UPSERT, len(body)) + body",
         _HOSTILE,
@@ -255,7 +255,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a snapshot deletes nothing at the client",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "await self._hand_over(_Handed([*gathered.values()], item.position, snapshot=True))",
         "await self._hand_over(_Handed([*gathered.values()], item.position))",
         _MACHINE,
@@ -269,28 +269,28 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "two snapshots are mixed",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "            if isinstance(item, NewSnapshot):\n                gathered = {}\n",
         "            if isinstance(item, NewSnapshot):\n                gathered = gathered or {}\n",
         _CLIENT,
     ),
     Mutant(
         "a client resumes from where it began",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "        self._reached = handed.position\n",
         "        self._reached = self._reached or handed.position\n",
         _CLIENT,
     ),
     Mutant(
         "a client goes back to an older revision",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "if there.revision < here.revision:",
         "if False:",
         _CLIENT,
     ),
     Mutant(
         "a client goes on after an event that it cannot read",
-        "client/_subscribe.py",
+        "subscribing/_follower.py",
         "                    self._undecodable = error\n",
         "",
         _END,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_SERVICE = "service/subscribe"
-_HOSTILE = "service/test_subscribe_hostile.py"
+_SERVICE = "subscribing"
+_HOSTILE = "subscribing/test_subscribe_hostile.py"
 _TOPIC = "subscription/test_topic.py"
 _RIGHTS = "access/test_subscriptions.py"
 
 TOPIC_MUTANTS = (
     Mutant(
         "a topic that was reset continues",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "if self.position.incarnation != self.topic.position.incarnation:",
         "if False:",
         _SERVICE,
@@ -20,7 +20,7 @@ TOPIC_MUTANTS = (
     ),
     Mutant(
         "a new snapshot of a topic continues where the old one began",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "        self.position = self.topic.position\n        try:\n",
         "        try:\n",
         _SERVICE,
@@ -28,14 +28,14 @@ TOPIC_MUTANTS = (
     ),
     Mutant(
         "a topic is subscribed without the right to it",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         "if permissions is not None and not ask(permissions.may_follow, name, wanted):",
         "if False:",
         _HOSTILE,
     ),
     Mutant(
         "a topic shows subjects that its caller may not read",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "return self._permissions is None or ask(self._permissions.may_see, event.topic, event.subject)",
         "return True",
         _RIGHTS,
@@ -91,14 +91,14 @@ TOPIC_MUTANTS = (
     ),
     Mutant(
         "an event that is published during a snapshot is lost",
-        "service/_subscribe_sources.py",
+        "subscribing/_sources.py",
         "        self.position = self.topic.position\n"
         "        try:\n"
         "            found = [event for subject in sorted(self.subjects) for event in self.topic.snapshot(subject)]\n",
         "        try:\n"
         "            found = [event for subject in sorted(self.subjects) for event in self.topic.snapshot(subject)]\n"
         "            self.position = self.topic.position\n",
-        "service/subscribe/test_subscribed_topics.py",
+        "subscribing/test_subscribed_topics.py",
         "follows",
     ),
     Mutant(
@@ -140,18 +140,18 @@ TOPIC_MUTANTS = (
     ),
     Mutant(
         "M-1: every topic has a wildcard",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         "if wanted == ANY_SUBJECT and not topic.wildcard:",
         "if False:",
-        "service/subscribe/test_subscribed_topics.py",
+        "subscribing/test_subscribed_topics.py",
         "test_m1",
     ),
     Mutant(
         "M-1: an unknown topic is subscribed to",
-        "service/_subscribe_admission.py",
+        "subscribing/_admission.py",
         "    topic = topics.get(name)\n",
         "    topic = topics.get(name, next(iter(topics.values()), None))\n",
-        "service/subscribe/test_subscribed_topics.py",
+        "subscribing/test_subscribed_topics.py",
         "test_m1",
     ),
 )

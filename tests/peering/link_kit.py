@@ -16,6 +16,7 @@ from headway.peering._hub import Entry, StreamEnded
 from headway.peering.links import Link, open_importer
 from headway.resource import Registry, Resource, ResourceType, pb
 from headway.storage import MemoryBackend
+from headway.subscribing import subscribing_extension
 from tests.helpers.resources import ACCOUNT, TEAM, Team
 
 Message = wire.PeerMessage
@@ -97,7 +98,7 @@ async def open_side(
         known.register(type)
     backend = store or MemoryBackend()
     served = Host(backend, known, events.append)
-    async with EngineServices(served).open_channels(lasting_leases=False):
+    async with EngineServices(served, [subscribing_extension(served)]).open_channels(lasting_leases=False):
         host = PeeringHost(served)
         peering = await host.client.get(PEERING, name)
         if peering is None:

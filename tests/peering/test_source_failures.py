@@ -12,7 +12,7 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 from headway.rpc import InProcessChannel
-from headway.service import SUBSCRIBE
+from headway.subscribing import SUBSCRIBE
 from tests.helpers.service_errors import failed
 from tests.peering.link_kit import open_pair
 

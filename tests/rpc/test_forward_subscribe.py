@@ -16,7 +16,7 @@ from headway import field, rpc
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import CHANGED, Access, Authorizer, Policy, Rule, new_token
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
-from headway.service import SUBSCRIBE, SubscribeDecoder
+from headway.subscribing import SUBSCRIBE, SubscribeDecoder
 from headway.subscription import SnapshotComplete
 from tests.helpers.service_errors import status_of
 
@@ -57,9 +57,10 @@ async def forwarded(rights: Authorizer | None = None) -> AsyncIterator[tuple[hea
             yield engine, forwarder
 
 
-def names(batch: headway.client.SubscriptionBatch) -> list[str]:
+def names(batch: headway.subscribing.SubscriptionBatch) -> list[str]:
     return sorted(
-        event.subject if isinstance(event, headway.client.Published) else event.resource.name for event in batch.events
+        event.subject if isinstance(event, headway.subscribing.Published) else event.resource.name
+        for event in batch.events
     )
 
 

@@ -47,5 +47,5 @@ async def test_q4_subscription_is_forwarded_with_the_rights_of_its_caller(hops: 
                     await anext(batches)
 
 
-def names(batch: headway.client.SubscriptionBatch) -> list[str]:
-    return [event.resource.name for event in batch.events if not isinstance(event, headway.client.Published)]
+def names(batch: headway.subscribing.SubscriptionBatch) -> list[str]:
+    return [event.resource.name for event in batch.events if not isinstance(event, headway.subscribing.Published)]

@@ -20,10 +20,10 @@ from headway.service import (
     LeaseService,
     ResourceService,
     StoreService,
-    SubscribeService,
     TypesService,
 )
 from headway.storage import MemoryBackend
+from headway.subscribing import SubscribeService
 from headway.versions import MigrationService
 from headway.why import ObserveHost, ObserveService
 

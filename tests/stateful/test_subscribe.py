@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import headway
-from headway.client import Client, Subscription
+from headway.client import Client
 from headway.errors import StoreChanged
 from headway.resource import Position, ResourceType
 from headway.rpc import InProcessChannel
 from headway.storage import Operation
+from headway.subscribing import Subscription
 from headway.subscription import SubscriptionPosition, Topic
 from headway.testing import LiveRun
 from tests.helpers.declared import CHILD, NOTE, registry, text_of
@@ -117,7 +118,7 @@ class SubscribeMachine(LiveRun, RuleBasedStateMachine):
 
     def _receive(self) -> bool:
         """Read the next batch if there is one. A program whose store was replaced begins anew."""
-        found: list[headway.client.SubscriptionBatch] = []
+        found: list[headway.subscribing.SubscriptionBatch] = []
 
         async def read() -> None:
             with trio.move_on_after(1.0):
@@ -134,7 +135,7 @@ class SubscribeMachine(LiveRun, RuleBasedStateMachine):
             self._apply(found[0])
         return bool(found)
 
-    def _apply(self, batch: headway.client.SubscriptionBatch) -> None:
+    def _apply(self, batch: headway.subscribing.SubscriptionBatch) -> None:
         if batch.snapshot:
             self.state, self.rates, self.selection = {}, {}, self.asked
         for event in batch.events:
@@ -143,7 +144,7 @@ class SubscribeMachine(LiveRun, RuleBasedStateMachine):
                     self.state[resource.type.name.kind, resource.name] = resource.data.text
                 case headway.client.Deleted(resource):
                     del self.state[resource.type.name.kind, resource.name]
-                case headway.client.Published(_, subject, data):
+                case headway.subscribing.Published(_, subject, data):
                     self.rates[subject] = data
         assert self.selection == self.asked, "a subscription to other subjects was resumed"
         self._check_position(batch.position)

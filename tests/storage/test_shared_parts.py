@@ -8,9 +8,10 @@ from headway._gen.mvccpb import Event, KeyValue
 from headway.protobuf import encode
 from headway.resource import SnapshotChunk, pb
 from headway.rpc import MessageParser
-from headway.service import ResourceEncodings, SubscribeDecoder, SubscribeEncoder, WatchDecoder, WatchEncoder
+from headway.service import ResourceEncodings, WatchDecoder, WatchEncoder
 from headway.storage import open_sqlite
 from headway.storage.etcd.layout import Head, Layout, Mirror, Timeline, head_value, revision_of
+from headway.subscribing import SubscribeDecoder, SubscribeEncoder
 from headway.testing.conformance import EVERYTHING, KIND, put, thing
 
 SENT = SnapshotChunk([thing("one"), thing("two")])

@@ -49,7 +49,7 @@ async def test_client_that_would_misread_events_fails_at_its_first_call() -> Non
                 await subscribes(client)
         async with headway.connect(engine.addresses, program(RATES)) as other, other.subscribe([RATES]) as batches:
             (event,) = (await anext(batches)).events
-            assert isinstance(event, headway.client.Published)
+            assert isinstance(event, headway.subscribing.Published)
             assert event.data.cents == 108
 
 

@@ -56,7 +56,6 @@ from headway.api._services import (
     LeaseApi,
     ResourceApi,
     StoreApi,
-    SubscribeApi,
     TypesApi,
 )
 from headway.api._token import TOKEN_HEADER, Token, token_metadata
@@ -109,7 +108,6 @@ __all__ = [
     "Row",
     "StoreApi",
     "Stream",
-    "SubscribeApi",
     "Token",
     "TypesApi",
     "Wrapper",

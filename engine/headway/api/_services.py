@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway._gen.headway.store import v1 as store_pb
-from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway._gen.headway.types import v1 as types_pb
 from headway.api._call import Call
 from headway.api._methods import Api, Cardinality, Stream, method
@@ -112,13 +111,4 @@ class TypesApi(Api, Protocol, service="headway.types.v1.TypesService"):
     @method("List", types_pb.ListRequest, types_pb.ListResponse)
     async def list(self, call: Call, request: types_pb.ListRequest, /) -> Any:
         """Return the types and topics, and the messages that they contain."""
-        ...
-
-
-class SubscribeApi(Api, Protocol, service="headway.subscribe.v1.SubscribeService"):
-    """Subscriptions to several types and topics."""
-
-    @method("Subscribe", subscribe_pb.SubscribeRequest, subscribe_pb.SubscribeResponse, Cardinality.UNARY_STREAM)
-    def subscribe(self, call: Call, request: subscribe_pb.SubscribeRequest, /) -> Stream[Any]:
-        """Send a snapshot, and then whole commits, as the items of `headway.subscription`."""
         ...

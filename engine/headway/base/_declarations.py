@@ -120,10 +120,15 @@ def _is_example(default: object) -> bool:
 
 
 def _hints(called: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
-    """Return the annotations of a function's arguments. That of ``*arguments`` is a list."""
-    hints = inspect.get_annotations(called, eval_str=True)
-    of = {name: each.kind for name, each in signature.parameters.items() if name in hints}
-    return {name: GenericAlias(Sequence, hints[name]) if kind is _MORE else hints[name] for name, kind in of.items()}
+    """Return the annotations of a function's arguments. That of ``*arguments`` is a list.
+
+    Its result is not checked, so the class of that may be imported for type checkers only.
+    """
+    named = {name: each for name, each in inspect.get_annotations(called).items() if name in signature.parameters}
+    scope = inspect.unwrap(called).__globals__
+    hints = {name: eval(each, scope) if isinstance(each, str) else each for name, each in named.items()}
+    of = signature.parameters
+    return {name: GenericAlias(Sequence, hint) if of[name].kind is _MORE else hint for name, hint in hints.items()}
 
 
 _MORE = inspect.Parameter.VAR_POSITIONAL

@@ -34,7 +34,8 @@ from headway.rpc import (
     token_file,
     token_metadata,
 )
-from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
+from headway.service import WATCH_LIST, WatchDecoder
+from headway.subscribing import SUBSCRIBE, SubscribeDecoder
 
 Given = ParamSpec("Given")
 

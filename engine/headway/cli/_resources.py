@@ -29,9 +29,10 @@ from headway.cli._output import (
 from headway.cli._running import Usage
 from headway.cli._topics import event_text, find_subject
 from headway.cli._waiting import wait_for
-from headway.client import BEGIN_ANEW, Deleted, Subject, Upserted
+from headway.client import Deleted, Subject, Upserted
 from headway.errors import HeadwayError, StoreChanged
 from headway.resource import Resource, readable_time, redacted_resource
+from headway.subscribing import BEGIN_ANEW
 from headway.subscription import Topic
 
 STATUS_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")

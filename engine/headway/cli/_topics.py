@@ -10,9 +10,10 @@ from headway.cli._connection import Connection
 from headway.cli._names import find_listed
 from headway.cli._output import Output, json_text
 from headway.cli._running import Usage
-from headway.client import Published, Subject
+from headway.client import Subject
 from headway.protobuf import redacted
 from headway.resource import DescribedTopic
+from headway.subscribing import Published
 from headway.subscription import Topic
 
 

@@ -23,10 +23,6 @@ from headway.client._scoped_stream import ConfirmedItems as ConfirmedItems
 from headway.client._scoped_stream import open_watch_list as open_watch_list
 from headway.client._service_call import call_service as call_service
 from headway.client._subjects import Subject as Subject
-from headway.client._subscribe import BEGIN_ANEW as BEGIN_ANEW
-from headway.client._subscribe import Published as Published
-from headway.client._subscribe import Subscription as Subscription
-from headway.client._subscribe import SubscriptionBatch as SubscriptionBatch
 from headway.client._until import has_condition as has_condition
 from headway.client._until import until as until
 from headway.client._until import until_condition as until_condition
@@ -36,6 +32,7 @@ from headway.client._watch import Progress as Progress
 from headway.client._watch import SnapshotEnd as SnapshotEnd
 from headway.client._watch import Upserted as Upserted
 from headway.client._watch import WatchStream as WatchStream
+from headway.client._watch import second_reader as second_reader
 from headway.client._writes import Acknowledged as Acknowledged
 from headway.client._writes import Allow as Allow
 from headway.client._writes import Writes as Writes

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import Channel, Metadata
 from headway.base import Range, async_block, block_nursery, check_trio, checked
 from headway.client._arguments import milliseconds
 from headway.client._subjects import FORM, Subject, checked_subjects
-from headway.client._subscribe import Follower, Subscription
 from headway.client._writes import Allow
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType, pb
 from headway.subscription import SubscriptionPosition, Topic
+
+if TYPE_CHECKING:
+    from headway.subscribing import Subscription
 
 
 class Subscribing:
@@ -41,6 +43,8 @@ class Subscribing:
         every ``progress_interval`` seconds.
         """
         check_trio("subscribe")
+        from headway.subscribing import Follower, Subscription
+
         wanted = checked_subjects(subjects)
         for each in wanted:
             if self._allow is not None and isinstance(each.source, ResourceType):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headway.builtin import builtin_app
 from headway.engine._extension import Extension, Host
 from headway.rpc import StreamDecoder
-from headway.service import unregistered
+from headway.service import WATCH_LIST, WatchDecoder, unregistered
 
 if TYPE_CHECKING:
     from headway.peering import PeerLinks
@@ -21,17 +21,26 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
     from headway.pauses import pauses_extension
     from headway.peering import peering_extension
     from headway.quotas import quotas_extension
+    from headway.subscribing import subscribing_extension
     from headway.versions import versions_extension
     from headway.why import why_extension
 
     return [
         versions_extension,
         _controllers,
+        subscribing_extension,
         pauses_extension,
         quotas_extension,
         partial(peering_extension, links=peer_links),
         why_extension,
     ]
+
+
+def stream_decoders() -> Mapping[str, Callable[[], StreamDecoder]]:
+    """Return the decoders of streams of every engine, by path."""
+    from headway.subscribing import SUBSCRIBE, SubscribeDecoder
+
+    return {WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder}
 
 
 def _controllers(host: Host) -> Extension:

@@ -15,6 +15,7 @@ from headway.base import async_block, check_options, check_text, check_token, ch
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import combine_apps, combine_topics, is_tls
+from headway.engine._built_in import stream_decoders
 from headway.engine._given import ConnectionOptions
 from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
@@ -22,7 +23,6 @@ from headway.events import CallDelayed, Report
 from headway.queue import Backoff
 from headway.resource import ResourceType
 from headway.rpc import Channel, StreamDecoder, Token, addresses, plain_text_host, readable
-from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Connection:
             endpoints,
             tls=self.tls,
             server_name=self.server_name,
-            decoders={WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder, **decoders},
+            decoders={**stream_decoders(), **decoders},
             timeout=self.timeout,
             admits=comparison,
             insecure=self.insecure,

@@ -20,10 +20,11 @@ from headway.events import Report
 from headway.journal import Journal
 from headway.reconcile import Gate
 from headway.resource import Registry, ResourceId
-from headway.rpc import Channel
+from headway.rpc import Channel, StreamEncoder
 from headway.run import ControllerStatus, Supervisor
-from headway.service import Forms, WriteRules
+from headway.service import Forms, ResourceEncodings, WriteRules
 from headway.storage import Backend
+from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway._gen.headway.observe.v1 import StuckList, Why
@@ -69,6 +70,7 @@ class Host:
         channel: the channel of Headway's own controllers, to which the rules for writes allow more. In workers, the
             channel to the engines.
         supervisors: the controllers.
+        topics: the topics of all apps, by name.
         observer: answers `Engine.why` and `Engine.stuck`. An extension sets it.
         addresses: the engine's gRPC addresses, with the actual ports. They are known once ``listening`` is set.
         listening: set once clients can connect.
@@ -84,6 +86,7 @@ class Host:
     process: str = ""
     journal: Journal | None = None
     forms: Forms = field(default_factory=Forms)
+    topics: Mapping[str, Topic[Any]] = field(default_factory=dict)
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     informers: Informers = field(init=False)
     gate_of: Callable[[str], Gate] = Gate
@@ -125,6 +128,7 @@ class Extension:
             caller is admitted, before the rights are checked. It must not give a reply to another caller.
         rules: rules for what callers write.
         openings: async functions that the engine calls before it serves. If one raises, the engine does not begin.
+        encoders: functions that return encoders of streams by path, which share the bytes of resources.
         tasks: async functions that run until the engine ends. An error of theirs ends the engine.
     """
 
@@ -135,6 +139,7 @@ class Extension:
     wraps: Sequence[Callable[[Any], Wrapper]] = ()
     rules: Sequence[WriteRules] = ()
     openings: Sequence[Callable[[Host], Awaitable[None]]] = ()
+    encoders: Sequence[Callable[[ResourceEncodings], Mapping[str, StreamEncoder]]] = ()
     tasks: Sequence[Callable[[Host], Awaitable[None]]] = ()
 
 
@@ -148,7 +153,7 @@ def check_extensions(given: object, *, workers: bool = False) -> None:
             f"{repr_text(wrong[0] if wrong else given)}"
         )
     for each in given if workers else ():  # type: ignore[attr-defined]  # a Sequence
-        only_engine = ("late_apps", "services", "open_services", "wraps", "openings")
+        only_engine = ("late_apps", "services", "open_services", "wraps", "encoders", "openings")
         if has := [name for name in only_engine if getattr(each, name)]:
             raise DeclarationError(
                 f"extensions of open_workers have apps and tasks, and {has[0]} belong to the process with the store: "

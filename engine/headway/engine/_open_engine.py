@@ -122,12 +122,13 @@ async def run_engine(
                 network=network,
                 process=name if is_shared(backend) else SERVER,
                 journal=recorded,
+                topics=topics,
                 loading=freeze.load,
             )
             own_extensions = [extension(host) for extension in own_parts]
             for opening in (opening for each in (*own_extensions, *extensions) for opening in each.openings):
                 await opening(host)
-            services = EngineServices(host, own_extensions, extensions, topics)
+            services = EngineServices(host, own_extensions, extensions)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not network.listen and last_leases(backend, lasting=True)
             async with (
@@ -176,7 +177,7 @@ async def run_engine(
                 with traced.apart():
                     start_controllers(nursery, host.supervisors, freeze)
 
-                offer = Offer(host=host, apps=apps, topics=topics, services=services, health=health, tracing=traced)
+                offer = Offer(host=host, apps=apps, services=services, health=health, tracing=traced)
                 async with serving(offer, nursery) as addresses:
                     try:
                         yield Engine(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,16 +17,13 @@ from headway.service import (
     DescribedTypes,
     LeaseService,
     LeaseWaits,
-    OpenSubscriptions,
     ResourceEncodings,
     ResourceService,
     StoreService,
-    SubscribeService,
     TypesService,
     watch_encoders,
 )
 from headway.storage import reads_copies
-from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.engine._extension import Caller
@@ -55,14 +52,12 @@ class EngineServices:
         host: Host,
         own: Sequence[Extension] = (),
         extensions: Sequence[Extension] = (),
-        topics: Mapping[str, Topic[Any]] | None = None,
     ) -> None:
         self._host = host
         backend, registry = host.backend, host.registry
         self._registry = registry
-        self._topics = topics
+        self._topics = host.topics
         self._waits = LeaseWaits()
-        self._streams = OpenSubscriptions()
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
         every = (*own, *extensions)
@@ -80,22 +75,23 @@ class EngineServices:
             partial(ConsulService, backend, registry, **of_resources),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
-            partial(SubscribeService, backend, registry, topics or {}, forms=host.forms, streams=self._streams),
             *(partial(service, host) for each in own for service in each.services),
         ]
         host.ending.callback(self._waits.end)
-        host.ending.callback(self._streams.end)
         self._added: list[Callable[..., Any]] = [
             partial(service, host) for each in extensions for service in each.services
         ]
         self._open = [partial(service, host) for each in every for service in each.open_services]
+        self._encoders = dict(watch_encoders(self._encodings))
+        for encoders in (encoders for each in every for encoders in each.encoders):
+            self._encoders |= encoders(self._encodings)
         self._wraps = [wrap for each in every for wrap in each.wraps]
         others = [service(None) for service in (*self._shared[1:], *self._added)]
         self._own = self._services(resources(), *others)
         self._privileged = self._services(resources(privileged=True), *others)
 
     def _services(self, *services: Any) -> Services:
-        return Services(*map(self._wrapped, services), encoders=watch_encoders(self._encodings))
+        return Services(*map(self._wrapped, services), encoders=self._encoders)
 
     def _wrapped(self, service: Any) -> Any:
         for wrap in self._wraps:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -16,10 +16,8 @@ from headway.engine._extension import Host
 from headway.engine._services import EngineServices, Guard
 from headway.engine._store_health import StoreHealth
 from headway.engine._tracing import Untraced
-from headway.resource import Registry
 from headway.rpc import Budget, Limits, Services
 from headway.service import DescribedPayloads
-from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.engine._extension import Caller
@@ -35,7 +33,6 @@ class Offer:
 
     host: Host
     apps: Sequence[App]
-    topics: Mapping[str, Topic[Any]]
     services: EngineServices
     health: StoreHealth
     tracing: Untraced
@@ -99,7 +96,7 @@ async def _listening(
     from headway.rpc import open_server
 
     host, network = offer.host, offer.host.network
-    health = _add_standard_services(services, host.registry, offer.topics, guard)
+    health = _add_standard_services(services, host, guard)
     offer.health.follow(lambda problem: health.set_all(serving=problem is None))
     opened = open_server(
         services,
@@ -120,9 +117,7 @@ async def _listening(
                 await health.wait_sent()
 
 
-def _add_standard_services(
-    services: Services, registry: Registry, topics: Mapping[str, Topic[Any]], guard: Guard | None
-) -> Health:
+def _add_standard_services(services: Services, host: Host, guard: Guard | None) -> Health:
     """Add health and reflection to the services of a server, and return its health.
 
     Every caller sees the same health. Reflection describes a payload only to a caller with some right to its type or
@@ -131,7 +126,7 @@ def _add_standard_services(
     from headway.rpc import DescribedFiles, Health, OpenStreams, Reflection
 
     described = DescribedFiles.of_set((files("headway._gen") / "descriptors.bin").read_bytes())
-    payloads = DescribedPayloads(registry, described, topics)
+    payloads = DescribedPayloads(host.registry, described, host.topics)
     streams = OpenStreams()
     health = Health(streams=streams)
 

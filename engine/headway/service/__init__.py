@@ -1,4 +1,4 @@
-"""The services over a store: of resources, subscriptions, leases, types and the store itself.
+"""The services over a store: of resources, leases, types and the store itself.
 
 Each verb has a file. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 
@@ -21,12 +21,14 @@ from headway.service._bounds import check_text as check_text
 from headway.service._consul import CONSUL_SERVICE as CONSUL_SERVICE
 from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
+from headway.service._context import Context as Context
 from headway.service._deletion import tombstone_of as tombstone_of
 from headway.service._encodings import ResourceEncodings as ResourceEncodings
 from headway.service._forms import Form as Form
 from headway.service._forms import Forms as Forms
 from headway.service._forms import Ready as Ready
 from headway.service._forms import Update as Update
+from headway.service._forms import is_stored_as as is_stored_as
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._list import admit_within as admit_within
@@ -34,7 +36,9 @@ from headway.service._pages import PageTokens as PageTokens
 from headway.service._position import POSITION as POSITION
 from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
+from headway.service._position import check_position as check_position
 from headway.service._position import current_position as current_position
+from headway.service._reader import Reader as Reader
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE
 from headway.service._service import WATCH_LIST as WATCH_LIST
@@ -42,12 +46,6 @@ from headway.service._service import ResourceService as ResourceService
 from headway.service._sizes import memory_size as memory_size
 from headway.service._spaced_bookmarks import SpacedBookmarks as SpacedBookmarks
 from headway.service._status_bounds import check_statuses as check_statuses
-from headway.service._subscribe import SUBSCRIBE as SUBSCRIBE
-from headway.service._subscribe import OpenSubscriptions as OpenSubscriptions
-from headway.service._subscribe import SubscribeService as SubscribeService
-from headway.service._subscribe_admission import SubscribePermissions as SubscribePermissions
-from headway.service._subscribe_wire import SubscribeDecoder as SubscribeDecoder
-from headway.service._subscribe_wire import SubscribeEncoder as SubscribeEncoder
 from headway.service._traced_wire import TRACES_HEADER as TRACES_HEADER
 from headway.service._traced_wire import TracedChanges as TracedChanges
 from headway.service._traced_wire import TracedWatchDecoder as TracedWatchDecoder
@@ -61,3 +59,4 @@ from headway.service._types import unregistered as unregistered
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
 from headway.service._watch_wire import copied as copied
+from headway.service._watch_wire import read_varint as read_varint

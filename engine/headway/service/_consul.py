@@ -27,8 +27,6 @@ from headway.service._list import list_by_owner, list_type
 from headway.service._mutate_and_validate import mutate_and_validate
 from headway.service._read import read
 from headway.service._service import WATCH_LIST
-from headway.service._subscribe import SUBSCRIBE
-from headway.service._subscribe_wire import SubscribeEncoder
 from headway.service._watch_list import Watched, watch_list
 from headway.service._watch_wire import WatchEncoder
 from headway.service._write import write
@@ -134,10 +132,7 @@ class ConsulService(Context, ResourceApi, service=CONSUL_SERVICE):
 
 
 def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, StreamEncoder]:
-    """Return the encoders of streams by path: of WatchList under both names of the service, and of Subscribe.
-
-    A resource is encoded once for all of them.
-    """
+    """Return the encoders of WatchList by path, under both names of the service."""
     encodings = encodings or ResourceEncodings()
     encoder = WatchEncoder(encodings)
-    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder, SUBSCRIBE: SubscribeEncoder(encodings)}
+    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder}

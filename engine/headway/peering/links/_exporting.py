@@ -9,12 +9,13 @@ import trio
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import PeerPosition
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Call, Code, Interrupted, ResourceApi, SubscribeApi, call_of, code_of
+from headway.api import Call, Code, Interrupted, ResourceApi, call_of, code_of
 from headway.errors import HeadwayError, InvalidArgument, NotFound
 from headway.peering._host import PeeringHost
 from headway.peering._types import PEERING
 from headway.peering.stream import Exported, Feed, Sender, doubling
 from headway.resource import Position, ResourceId, pb
+from headway.subscribing import SubscribeService
 from headway.subscription import NewSnapshot, Reached, SnapshotComplete, SubscriptionItem, SubscriptionPosition
 
 READ = "/headway.resource.v1.ResourceService/Read"
@@ -116,7 +117,7 @@ class Exporter:
         begun = after is None
         if begun:
             self._sender.begin(feed.number, Cause.LOST if lost else Cause.FIRST, here, "", reason)
-        async with SubscribeApi.over(self._host.channel).subscribe(Call(), request) as items:
+        async with SubscribeService.over(self._host.channel).subscribe(Call(), request) as items:
             async for item in items:
                 self.problem = ""
                 if isinstance(item, NewSnapshot):

@@ -16,7 +16,8 @@ from headway.pauses import PAUSE
 from headway.protobuf import copy_message
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
-from headway.service import SUBSCRIBE, WATCH_LIST
+from headway.service import WATCH_LIST
+from headway.subscribing import SUBSCRIBE
 from headway.testing._scripted_channel import ScriptedChannel
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Delivered, Reconcile, Step

@@ -77,7 +77,7 @@ class Mirror:
         self.revision = self.number = 0
         self.changed = trio.Event()
 
-    def apply(self, batch: headway.client.SubscriptionBatch) -> None:
+    def apply(self, batch: headway.subscribing.SubscriptionBatch) -> None:
         if batch.snapshot:
             self.state, self.published = {}, {}
         for event in batch.events:
@@ -86,7 +86,7 @@ class Mirror:
                     self.state[resource.type.name.kind, resource.name] = resource.data.text
                 case headway.client.Deleted(resource):
                     del self.state[resource.type.name.kind, resource.name]
-                case headway.client.Published(_, subject, data):
+                case headway.subscribing.Published(_, subject, data):
                     self.published[subject] = data
         store, (topic,) = batch.position.store, batch.position.topics
         assert store is not None

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from headway.subscription import NewSnapshot, SnapshotComplete, SnapshotPart
-from tests.client.test_subscribe import FIRST, TEAM, Step, at, commit, delete, lost, said, scripted, upsert
+from tests.subscribing.test_subscribe import FIRST, TEAM, Step, at, commit, delete, lost, said, scripted, upsert
 
 
 async def test_problem_is_visible_while_the_stream_is_interrupted(autojump_clock: trio.testing.MockClock) -> None:

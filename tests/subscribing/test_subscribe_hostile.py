@@ -15,8 +15,9 @@ from headway.errors import PayloadError
 from headway.protobuf import decode, encode, varint
 from headway.resource import AnyMessage, Change, Position, ResourceId, SnapshotChunk, TypeName, pb
 from headway.rpc import PIECE
-from headway.service import SUBSCRIBE, Decision, ResourceEncodings, SubscribeDecoder, SubscribeEncoder
+from headway.service import Decision, ResourceEncodings
 from headway.storage import MemoryBackend
+from headway.subscribing import SUBSCRIBE, SubscribeDecoder, SubscribeEncoder
 from headway.subscription import (
     Commit,
     Commits,

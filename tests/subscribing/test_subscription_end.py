@@ -21,7 +21,7 @@ async def test_subscription_is_closed_with_its_block() -> None:
     """Reading raises Closed, also in a task that waits when the block ends."""
     ended = trio.Event()
 
-    async def other(batches: headway.client.Subscription) -> None:
+    async def other(batches: headway.subscribing.Subscription) -> None:
         with pytest.raises(Closed, match="block has ended"):
             await anext(batches)
         ended.set()

@@ -11,8 +11,8 @@ import trio.testing
 from grpclib.const import Status
 
 from headway.resource import Change, EndOfSnapshot, Position, SnapshotChunk
-from headway.service import OpenSubscriptions
 from headway.storage import Backend, MemoryBackend
+from headway.subscribing import OpenSubscriptions
 from headway.subscription import (
     Commit,
     Commits,

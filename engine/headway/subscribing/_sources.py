@@ -10,13 +10,9 @@ import trio
 from headway.api import ProgramFailed
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, EndOfSnapshot, Position, SnapshotChunk, pb, resource_key
-from headway.service._access import ask
-from headway.service._admission import Type
-from headway.service._context import Context
-from headway.service._forms import is_stored_as
-from headway.service._reader import Reader
-from headway.service._subscribe_admission import Part, SubscribePermissions
+from headway.service import Context, Reader, ask, is_stored_as
 from headway.storage import Watch, Within
+from headway.subscribing._admission import Part, SubscribePermissions, Type
 from headway.subscription import ANY_SUBJECT, CommitMerge, Topic, TopicEvent, TopicPosition
 
 NOWHERE = Position("", "", 0)

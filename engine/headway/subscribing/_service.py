@@ -8,18 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import trio
-from typing_extensions import override
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Call, Exhausted, SubscribeApi, stream
+from headway.api import Api, Call, Cardinality, Exhausted, method, stream
 from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import Registry, SnapshotChunk
-from headway.service._context import Context
-from headway.service._forms import Forms
-from headway.service._position import current_position
-from headway.service._subscribe_admission import SubscribePermissions, Wanted, admit_subscription
-from headway.service._subscribe_sources import StoreSource, TopicSource
+from headway.service import Context, Forms, current_position
 from headway.storage import Backend
+from headway.subscribing._admission import SubscribePermissions, Wanted, admit_subscription
+from headway.subscribing._sources import StoreSource, TopicSource
 from headway.subscription import (
     Commit,
     Commits,
@@ -91,8 +88,8 @@ class OpenSubscriptions:
             scope.cancel()
 
 
-class SubscribeService(SubscribeApi):
-    """Subscribe over a store and the topics of the engine's apps.
+class SubscribeService(Api, service="headway.subscribe.v1.SubscribeService"):
+    """Subscriptions to several types and topics: Subscribe over a store and the topics of the engine's apps.
 
     Args:
         permissions: what the caller may do; without them, every caller may do everything.
@@ -115,10 +112,10 @@ class SubscribeService(SubscribeApi):
         self._permissions = permissions
         self._streams = OpenSubscriptions() if streams is None else streams
 
-    @override
+    @method("Subscribe", subscribe_pb.SubscribeRequest, subscribe_pb.SubscribeResponse, Cardinality.UNARY_STREAM)
     @stream
     async def subscribe(
-        self, call: Call, request: subscribe_pb.SubscribeRequest
+        self, _call: Call, request: subscribe_pb.SubscribeRequest
     ) -> AsyncGenerator[SubscriptionItem, None]:
         """Yield a snapshot, and then whole commits. An encoder turns them into messages."""
         permissions = self._permissions

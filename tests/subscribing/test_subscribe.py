@@ -49,7 +49,7 @@ RATES = app.topic(
 )
 
 
-def said(batch: headway.client.SubscriptionBatch) -> list[str]:
+def said(batch: headway.subscribing.SubscriptionBatch) -> list[str]:
     found: list[str] = []
     for event in batch.events:
         match event:
@@ -58,7 +58,7 @@ def said(batch: headway.client.SubscriptionBatch) -> list[str]:
                 found.append(f"{resource.type.name.kind} {resource.name}={resource.data.note}")
             case headway.client.Deleted(resource):
                 found.append(f"-{resource.type.name.kind} {resource.name}")
-            case headway.client.Published(topic, subject, data):
+            case headway.subscribing.Published(topic, subject, data):
                 assert topic is RATES
                 found.append(f"{subject}={data.cents}")
     return sorted(found)
@@ -346,7 +346,7 @@ async def test_second_task_that_reads_a_subscription_is_refused_and_the_first_go
         trio.open_nursery() as nursery,
     ):
         assert (await anext(batches)).snapshot
-        found: list[headway.client.SubscriptionBatch] = []
+        found: list[headway.subscribing.SubscriptionBatch] = []
 
         async def first() -> None:
             found.append(await anext(batches))

@@ -7,8 +7,8 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.rpc import InProcessChannel
-from headway.service import OpenSubscriptions
 from headway.storage import MemoryBackend
+from headway.subscribing import OpenSubscriptions
 from headway.subscription import Topic
 from tests.helpers.cancel_everywhere import cancel_at_every_step
 from tests.helpers.declared import CHILD, NOTE, registry

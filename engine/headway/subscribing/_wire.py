@@ -15,8 +15,7 @@ from headway.errors import PayloadError
 from headway.protobuf import decode, decoder_of, encode, varint
 from headway.resource import AnyMessage, Change, SnapshotChunk, pb, resource_decoder
 from headway.rpc import PIECE, framed
-from headway.service._encodings import ResourceEncodings
-from headway.service._watch_wire import read_varint
+from headway.service import ResourceEncodings, read_varint
 from headway.subscription import (
     Commit,
     Commits,

@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 import trio
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Call, Channel, Code, Lagging, Metadata, SubscribeApi, code_of, described, spread
+from headway.api import Call, Channel, Code, Lagging, Metadata, code_of, described, spread
 from headway.base import AsyncStream, check_trio, current_run, repr_text, retry_delay
-from headway.client._refusals import LASTING, client_error
-from headway.client._subjects import Subject
-from headway.client._watch import Deleted, Upserted, second_reader
+from headway.client import LASTING, Deleted, Subject, Upserted, client_error, second_reader
 from headway.errors import Closed, HeadwayError, PayloadError, RateLimited, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
+from headway.subscribing._service import SubscribeService
 from headway.subscription import (
     Commits,
     NewSnapshot,
@@ -120,7 +119,7 @@ class Follower:
         reached = self._reached
         self._request.resume_after = None if reached is None else reached.message()
         try:
-            async with SubscribeApi.over(self._channel).subscribe(Call(self._metadata), self._request) as items:
+            async with SubscribeService.over(self._channel).subscribe(Call(self._metadata), self._request) as items:
                 await self._handed_over(items)
         except HeadwayError as error:
             code = code_of(error)

@@ -12,15 +12,22 @@ from typing import Any, NamedTuple, Protocol
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument, PermissionDenied
-from headway.resource import MAX_NAME, Key, TypeName, pb, quoted
-from headway.service._access import AccessChecks, Permissions, ask
-from headway.service._admission import Type, admit_id, resolve
-from headway.service._bounds import check_text
-from headway.service._context import Context
-from headway.service._list import admit_within
-from headway.service._position import check_position
+from headway.resource import MAX_NAME, Key, ResourceType, TypeName, pb, quoted
+from headway.service import (
+    AccessChecks,
+    Context,
+    Permissions,
+    admit_id,
+    admit_within,
+    ask,
+    check_position,
+    check_text,
+    resolve,
+)
 from headway.storage import Within
 from headway.subscription import ANY_SUBJECT, MAX_SUBJECT, SubscriptionPosition, Topic, subscription_position
+
+Type = ResourceType[Any]
 
 LONGEST_INTERVAL_MS = 3_600_000
 _DEFAULT_INTERVAL_MS = 1000
