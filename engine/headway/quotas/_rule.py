@@ -126,15 +126,19 @@ class QuotaRule(CommitRule):
 
     @override
     def count(self, growing: Sequence[tuple[Kind, Key]] | None) -> bool:
-        places = list(self._incomplete)
-        if growing is not None and places:
-            places = [limit.place for where in growing for limit in self.limits.covering(*where)]
-        for place in places:
-            tally = self._incomplete.get(place)
-            if tally is not None and not tally.complete:
+        while self._incomplete:
+            if growing is None:
+                place: Place | None = next(iter(self._incomplete))
+            else:
+                places = (limit.place for where in growing for limit in self.limits.covering(*where))
+                place = next((each for each in places if each in self._incomplete), None)
+            if place is None:
+                break
+            tally = self._incomplete[place]
+            if not tally.complete:
                 tally.step()
                 return True
-            self._incomplete.pop(place, None)
+            del self._incomplete[place]
         return False
 
     def use_of(self, place: Place) -> Use:

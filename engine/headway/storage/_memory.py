@@ -139,8 +139,8 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]
         if applied:
             rules = self.rules
-            # `rules.concern`, without the call: every write pays for it.
-            if rules.active or not rules.kinds.isdisjoint([each[0] for each in applied]):
+            # Most commits change one resource, and none that a rule is about: they pay for a look-up and no call.
+            if rules.active or (applied[0][0] in rules.kinds if len(applied) == 1 else rules.concern(applied)):
                 changes = self._content.changes(applied)
                 rules.charge(changes)
                 self._publish(applied)

@@ -21,26 +21,21 @@ _REMEMBERED = 4096
 
 
 class Change(Protocol):
-    """A change of one resource in a commit, before it is applied."""
+    """A change of one resource in a commit, before it is applied.
 
-    @property
-    def kind(self) -> Kind:
-        """The resource's kind."""
-        ...
+    Attributes:
+        kind: the resource's kind.
+        key: the resource's key.
+        new: the resource after the commit; None for a deletion.
+    """
 
-    @property
-    def key(self) -> Key:
-        """The resource's key."""
-        ...
+    kind: Kind
+    key: Key
+    new: pb.Resource | None
 
     @property
     def old(self) -> pb.Resource | None:
         """The resource before the commit. None if there is none, or if it is damaged."""
-        ...
-
-    @property
-    def new(self) -> pb.Resource | None:
-        """The resource after the commit."""
         ...
 
     @property
@@ -88,10 +83,13 @@ class Claim(NamedTuple):
 
 
 class CommitRule(Protocol):
-    """A rule of a store's commits. A store calls it from one task, or from one thread at a time."""
+    """A rule of a store's commits. A store calls it from one task, or from one thread at a time.
+
+    Attributes:
+        kinds: the kinds of the resources that tell the rule what to demand.
+    """
 
     kinds: Collection[Kind]
-    """The kinds of the resources that tell the rule what to demand."""
 
     @property
     def active(self) -> bool:
