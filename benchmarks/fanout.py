@@ -27,7 +27,7 @@ import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from benchmarks.reconcile import through_channel
-from headway.cache import watch_request
+from headway.informers import watch_request
 from headway.protobuf import encode
 from headway.resource import Changes, EndOfSnapshot, ResourceType, resource_key
 from headway.rpc import InProcessChannel

@@ -23,7 +23,7 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built, built_many, put, texts
 from headway import rpc
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.cache import watch_request
+from headway.informers import watch_request
 from headway.protobuf import encode
 from headway.resource import Changes, EndOfSnapshot, ResourceType, resource_key
 from headway.service import WATCH_LIST, ResourceEncodings, ResourceService, WatchDecoder, watch_encoders

@@ -39,7 +39,7 @@ PURE = [
     "cache/_projection.py",
     "cache/_reader.py",
     "cache/_reading.py",
-    "cache/_stream.py",
+    "informers/_stream.py",
     "cache/_type_store.py",
     "cache/_view.py",
     "controller/_write_limit.py",

@@ -11,10 +11,11 @@ The packages, in the order that a change passes through them. Each imports only 
     subscription     what a subscription delivers: whole commits of several types, and topics of programs
     service          the services in front of a store
     client           typed calls over any channel
-    cache            one watch of each type, the resources that it delivered, indexes, reads
+    cache            the resources of each type, as one watch delivers them, indexes, reads
     mapper, queue    the resources that a change affects; the key that is reconciled next
     reconcile        the reconcile context, requests and results
     controller       declaring controllers
+    informers        the watches that fill the caches
     run              running controllers
     builtin          controllers that every engine runs
     engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
@@ -54,13 +55,6 @@ from headway.cache import Query as Query
 from headway.cache import View as View
 from headway.cache import projection as projection
 from headway.cache import query as query
-from headway.client import Client as Client
-from headway.client import HeldLease as HeldLease
-from headway.client import Subject as Subject
-from headway.client import hold_lease as hold_lease
-from headway.client import until as until
-from headway.client import until_condition as until_condition
-from headway.client import until_gone as until_gone
 from headway.controller import App as App
 from headway.controller import WriteLimit as WriteLimit
 from headway.errors import Conflict as Conflict
@@ -117,6 +111,13 @@ if TYPE_CHECKING:
     from headway import storage as storage
     from headway import subscribing as subscribing
     from headway import subscription as subscription
+    from headway.client import Client as Client
+    from headway.client import HeldLease as HeldLease
+    from headway.client import Subject as Subject
+    from headway.client import hold_lease as hold_lease
+    from headway.client import until as until
+    from headway.client import until_condition as until_condition
+    from headway.client import until_gone as until_gone
     from headway.engine import Engine as Engine
     from headway.engine import Network as Network
     from headway.engine import Timing as Timing
@@ -126,9 +127,10 @@ if TYPE_CHECKING:
     from headway.engine import open_workers as open_workers
     from headway.graphs import graph as graph
 
-# A program that declares types and controllers needs neither the engine nor the network.
+# A program that declares types and controllers needs neither clients nor the engine nor the network.
 _LATER = {
-    "": "access engine journal notify rpc run service storage subscribing",
+    "": "access api client engine journal notify rpc run service storage subscribing",
+    "client": "Client HeldLease Subject hold_lease until until_condition until_gone",
     "engine": "Engine Network Timing connect open_cache open_engine open_workers",
     "graphs": "graph",
 }

@@ -10,8 +10,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events, predicates
-from headway.cache import Informers
 from headway.errors import StoreRolledBack
+from headway.informers import Informers
 from headway.resource import ResourceType
 from tests.helpers.resources import TEAM, Account, Team, stored
 from tests.helpers.staff import Staff

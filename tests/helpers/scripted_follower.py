@@ -8,9 +8,10 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.cache import Follower, Informer
+from headway.cache import Informer
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import StreamOpened
+from headway.informers import Follower
 from headway.resource import Position
 from tests.helpers.resources import TEAM, at, key
 from tests.helpers.scripted_channel import Line, ScriptedChannel

@@ -44,7 +44,7 @@ _QUEUE = (
 )
 
 MODULES = {
-    "cache/_stream.py": ("cache/test_stream.py", "cache/test_stream_states.py"),
+    "informers/_stream.py": ("informers/test_stream.py", "informers/test_stream_states.py"),
     "cache/_type_store.py": (
         "cache/test_type_store.py",
         "cache/test_type_store_snapshots.py",

@@ -140,7 +140,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "caches open refused streams too early",
-        "cache/_follower.py",
+        "informers/_follower.py",
         "max(retry_delay(self._failures), self._limited)",
         "retry_delay(self._failures)",
         _STREAMS,

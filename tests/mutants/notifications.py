@@ -119,14 +119,14 @@ NOTIFICATION_MUTANTS = (
     ),
     Mutant(
         "each cache of a process has streams of its own",
-        "cache/_informers.py",
+        "informers/_informers.py",
         "informer = of_type.get(part)",
         "informer = None",
         _CACHE,
     ),
     Mutant(
         "a stream stays open after its last reader",
-        "cache/_informers.py",
+        "informers/_informers.py",
         "if self._count(informer, -1) == 0:",
         "if False:",
         _CACHE,
@@ -273,7 +273,7 @@ NOTIFICATION_MUTANTS = (
     ),
     Mutant(
         "P-6: the delay between streams does not grow",
-        "cache/_follower.py",
+        "informers/_follower.py",
         "max(retry_delay(self._failures), self._limited)",
         "max(retry_delay(0), self._limited)",
         _STREAMS,

@@ -13,9 +13,10 @@ from trio.testing import MockClock
 from headway import rpc
 from headway._gen.headway.store import v1 as store_pb
 from headway.api import Call, Handler
-from headway.cache import Follower, Informer
+from headway.cache import Informer
 from headway.client import Client
 from headway.events import StreamLagging
+from headway.informers import Follower
 from headway.resource import Position, position
 from headway.rpc import InProcessChannel, Lagging, Services
 from headway.service import POSITION, WATCH_LIST, ConsulService, ResourceService, StoreService, watch_encoders

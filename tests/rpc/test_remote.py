@@ -16,11 +16,11 @@ from grpclib.const import Status
 
 import headway
 from headway import rpc
-from headway.cache import Informers
 from headway.client import Client, HeldLease
 from headway.controller import GrowingDefinition
 from headway.errors import HeadwayError, InvalidArgument, Unavailable
 from headway.events import StreamOpened
+from headway.informers import Informers
 from headway.pauses import PAUSE
 from headway.reconcile import Gate
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb

@@ -11,11 +11,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from headway.cache import Informer, Informers
+from headway.cache import Informer
 from headway.client import LeaseClient, RunFence
 from headway.controller import Definition
 from headway.errors import OutcomeUnknown, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import CallDelayed, WriteResolved, ignore
+from headway.informers import Informers
 from headway.queue import WaitingQueue, WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key, Position, ResourceType, pb

@@ -12,9 +12,10 @@ from trio.testing import MockClock
 
 import headway
 from headway.base import BoundedReport
-from headway.cache import Informer, Informers
+from headway.cache import Informer
 from headway.errors import PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, ignore
+from headway.informers import Informers
 from headway.resource import ANY_VERSIONS
 from headway.rpc import Channel
 from headway.run import RunCaches, deletions_since

@@ -10,9 +10,9 @@ from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
-from headway.cache import Informers
 from headway.errors import InvalidArgument, PermissionDenied, StoreRolledBack, Unavailable
 from headway.events import ignore
+from headway.informers import Informers
 from headway.pauses import PAUSE
 from headway.resource import Position, ResourceType, pb
 from headway.rpc import Channel, InProcessChannel, WithMetadata, token_metadata

@@ -9,8 +9,9 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headway.cache import FalseBookmark, StreamBroken, StreamMachine, TypeStore
+from headway.cache import TypeStore
 from headway.errors import StoreChanged
+from headway.informers import FalseBookmark, StreamBroken, StreamMachine
 from headway.resource import (
     Bookmark,
     Change,

@@ -6,7 +6,6 @@ This package does not decide what to do about a change. Start with `_type_store.
 
 from headway.cache._cache import Cache as Cache
 from headway.cache._cache import CacheOfTypes as CacheOfTypes
-from headway.cache._follower import Follower as Follower
 from headway.cache._index_table import IndexTable as IndexTable
 from headway.cache._index_table import OnFailure as OnFailure
 from headway.cache._index_table import values_of as values_of
@@ -22,7 +21,6 @@ from headway.cache._indexing import subscribe_by_turns as subscribe_by_turns
 from headway.cache._informer import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._informer import Informer as Informer
 from headway.cache._informer import Subscription as Subscription
-from headway.cache._informers import Informers as Informers
 from headway.cache._isolation import Isolation as Isolation
 from headway.cache._projection import CachedType as CachedType
 from headway.cache._projection import Projected as Projected
@@ -41,10 +39,6 @@ from headway.cache._reading import READING as READING
 from headway.cache._reading import LookingUp as LookingUp
 from headway.cache._reading import VersionedReads as VersionedReads
 from headway.cache._reading import note_read as note_read
-from headway.cache._request import watch_request as watch_request
-from headway.cache._stream import FalseBookmark as FalseBookmark
-from headway.cache._stream import StreamBroken as StreamBroken
-from headway.cache._stream import StreamMachine as StreamMachine
 from headway.cache._type_store import Applied as Applied
 from headway.cache._type_store import Backlog as Backlog
 from headway.cache._type_store import TypeStore as TypeStore

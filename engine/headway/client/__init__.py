@@ -5,7 +5,6 @@ is sent. To read the code, start with `_client.py`.
 """
 
 from headway.client._client import Client as Client
-from headway.client._create_apply import holds_output as holds_output
 from headway.client._create_apply import keep_stored as keep_stored
 from headway.client._create_apply import merge_and_compare as merge_and_compare
 from headway.client._events import EventWrite as EventWrite

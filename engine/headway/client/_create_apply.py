@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import trio
@@ -15,7 +15,6 @@ from headway.resource import (
     AnyMessage,
     Resource,
     ResourceType,
-    check_fields,
     new_create_token,
     pb,
     same_owner,
@@ -95,28 +94,6 @@ async def stored_already(
         return False
     # The hook of an older server may have made a new payload, without the fields that its program does not know.
     return merge_and_compare(type, stored, filled.message())
-
-
-def holds_output(
-    type: ResourceType[T], stored: pb.Resource, data: T, owner: pb.Id, metadata: Mapping[str, str]
-) -> bool:
-    """Return True if applying this payload and metadata would change nothing, without a copy of any message.
-
-    It decides the usual case of `stored_already`, and returns False in doubt.
-
-    Raises:
-        InvalidArgument, PayloadError: the payload is invalid, as for `ResourceType.new`.
-    """
-    type.check_payload(data)
-    check_fields(data)
-    there, kept = stored.data, stored.metadata
-    return (
-        there is not None
-        and there.type_url == type.type_url
-        and there.value == encode(data)
-        and same_owner(owner, stored.owner)
-        and (metadata or {}) == {key: kept[key] for key in kept if key not in _RESERVED or key in metadata}
-    )
 
 
 def keep_stored(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from headway.base import async_block, check_trio, current_run, repr_text
-from headway.cache import CachedType, Index, Informers, Query
+from headway.cache import CachedType, Index, Query
 from headway.client import Client
 from headway.engine._extension import Observer
 from headway.engine._store_health import StoreHealth
 from headway.errors import InvalidArgument
 from headway.events import Report, ignore
+from headway.informers import Informers
 from headway.resource import Registry, ResourceId, did_you_mean
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import Backend, StoreProblem

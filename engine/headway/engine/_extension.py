@@ -11,12 +11,12 @@ import trio
 
 from headway.api import Api, Wrapper
 from headway.base import function_text, repr_text
-from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App
 from headway.engine._options import Network
 from headway.errors import Closed, DeclarationError, InvalidArgument
 from headway.events import Report
+from headway.informers import Informers
 from headway.journal import Journal
 from headway.reconcile import Gate
 from headway.resource import Registry, ResourceId

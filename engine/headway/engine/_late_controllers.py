@@ -9,9 +9,9 @@ from typing import Any
 import trio
 
 from headway.base import retry_delay
-from headway.cache import Informers
 from headway.client import Client
 from headway.errors import HeadwayError
+from headway.informers import Informers
 from headway.resource import Registry, ResourceType
 from headway.run import Supervisor
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from headway.base import async_block, block_nursery, check_options, check_trio
-from headway.cache import CachedType, Index, Informers, Query
+from headway.cache import CachedType, Index, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, combine_apps, report_of
 from headway.engine._connect import Connection, comparison_of, find_engine
 from headway.engine._given import ConnectionOptions
 from headway.engine._options import Timing, given_or_default
 from headway.events import Report
+from headway.informers import Informers
 from headway.rpc import Channel, WithMetadata, token_metadata
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import partial
 from typing_extensions import Unpack
 
 from headway.base import async_block, check_options, check_trio
-from headway.cache import Informers, Isolation
+from headway.cache import Isolation
 from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_backend, check_flag, check_store, combine_apps, program_of, report_of
@@ -27,6 +27,7 @@ from headway.engine._services import EngineServices
 from headway.engine._serving import Offer, serving
 from headway.engine._store_health import StoreHealth
 from headway.engine._tracing import tracing_by
+from headway.informers import Informers
 from headway.rpc import Channel
 from headway.run import Supervisor
 from headway.storage import Backend, is_shared, last_leases, open_store, refuse_unfinished

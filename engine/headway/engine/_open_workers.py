@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing_extensions import Unpack
 
 from headway.base import async_block, check_options, check_trio
-from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, check_flag, program_of, report_of
@@ -23,6 +22,7 @@ from headway.engine._placing import Placing, worker_name
 from headway.engine._running import journal_of, opened_journal, recorded_events, start_controllers, watched_nursery
 from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
+from headway.informers import Informers
 from headway.rpc import Channel, WithMetadata, token_metadata
 from headway.service import WATCH_LIST
 

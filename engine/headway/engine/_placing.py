@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from headway.cache import Informers
 from headway.client import HeldLease, LeaseClient
 from headway.controller import Definition, Division, GrowingDefinition
 from headway.engine._extension import Host
 from headway.engine._options import Timing
 from headway.engine._tracing import Untraced
 from headway.errors import DeclarationError
+from headway.informers import Informers
 from headway.rpc import Channel
 from headway.run import (
     ControllerEvents,

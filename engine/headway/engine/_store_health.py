@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.cache import Informers
 from headway.errors import StoreRolledBack, Unavailable
 from headway.events import Report, StoreFailed, StoreRecovered
+from headway.informers import Informers
 from headway.storage import Backend, StoreProblem, find_problem
 
 EVERY = 2.0

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 import trio
 
 from headway.base import retry_delay
-from headway.cache import CachedType, Informer, Informers, OnFailure, Subscription
+from headway.cache import CachedType, Informer, OnFailure, Subscription
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
+from headway.informers import Informers
 from headway.notify._checks import Wanted
 from headway.notify._interruptions import Interruptions
 from headway.resource import TypeName

@@ -10,9 +10,10 @@ import trio
 from typing_extensions import override
 
 from headway.base import BoundedReport, async_block, block_nursery, check_trio, current_run, repr_text
-from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin, View
+from headway.cache import CachedType, CacheOfTypes, Content, Informer, OnFailure, Pin, View
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
+from headway.informers import Informers
 from headway.notify._answers import Answers
 from headway.notify._checks import Wanted
 from headway.notify._cuts import Cuts

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headway.base import AsyncBlock, all_are, bounded, leaves, messages, repr_text
 from headway.cache import Cache, state_of
-from headway.client import Client, holds_output
 from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound, PermanentFailure
-from headway.protobuf import Payload, equal
+from headway.protobuf import Payload, encode, equal
 from headway.reconcile._block import Block
 from headway.reconcile._request import RECONCILING
 from headway.reconcile._secret_reads import read_secrets
@@ -24,12 +23,17 @@ from headway.resource import (
     Resource,
     ResourceId,
     ResourceType,
+    check_fields,
     pb,
     redacted_text,
+    same_owner,
     shared_message,
     tenancy_within,
     unicode_problem,
 )
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 T = TypeVar("T", bound=Payload)
 
@@ -137,7 +141,7 @@ class Outputs(Block, Generic[T]):
         cached = self._cache.get(self._type, ResourceId(self._type.name, name, partition, namespace))
         if cached is None or not isinstance(metadata, Mapping | None):
             return None
-        same = holds_output(self._type, shared_message(cached), data, self._owner_message, metadata or {})
+        same = _holds_output(self._type, shared_message(cached), data, self._owner_message, metadata or {})
         return cached if same else None
 
     def _check_alike(self, key: Key, wanted: Resource[T], metadata: dict[str, str]) -> None:
@@ -430,3 +434,26 @@ class Conditions(Block, Generic[T]):
         except NotFound:
             return
         self._statuses.note(written, self._key)
+
+
+def _holds_output(
+    type: ResourceType[T], stored: pb.Resource, data: T, owner: pb.Id, metadata: Mapping[str, str]
+) -> bool:
+    """Return True if applying this payload and metadata would change nothing, without a copy of any message.
+
+    It decides the usual case of `headway.client.keep_stored`, and returns False in doubt.
+
+    Raises:
+        InvalidArgument, PayloadError: the payload is invalid, as for `ResourceType.new`.
+    """
+    type.check_payload(data)
+    check_fields(data)
+    there, kept = stored.data, stored.metadata
+    return (
+        there is not None
+        and there.type_url == type.type_url
+        and there.value == encode(data)
+        and same_owner(owner, stored.owner)
+        and (metadata or {})
+        == {key: kept[key] for key in kept if key not in (FINALIZERS, DELETION_TIMESTAMP) or key in metadata}
+    )

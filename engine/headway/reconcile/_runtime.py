@@ -10,7 +10,6 @@ import trio
 
 from headway.base import plain_block, repr_text
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
-from headway.client import Client
 from headway.errors import InvalidArgument, NotDeclared, NotWatched
 from headway.events import Report
 from headway.mapper import Watch
@@ -26,6 +25,8 @@ from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName,
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
+
+    from headway.client import Client
 
 T = TypeVar("T", bound=Payload)
 

@@ -13,17 +13,7 @@ import trio
 
 from headway.api import FAILED, Channel, Code, LimitedWaits, code_of
 from headway.base import BoundedReport
-from headway.cache import (
-    Applied,
-    CachedType,
-    Informer,
-    Informers,
-    OnFailure,
-    StreamMachine,
-    Subscription,
-    subscribe_by_turns,
-    watch_request,
-)
+from headway.cache import Applied, CachedType, Informer, OnFailure, Subscription, subscribe_by_turns
 from headway.client import client_error, open_watch_list
 from headway.controller import Definition
 from headway.errors import (
@@ -36,6 +26,7 @@ from headway.errors import (
     Unavailable,
 )
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
+from headway.informers import Informers, StreamMachine, watch_request
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unreadable, pb, resource_key
 
 STALL_LIMIT = 60.0

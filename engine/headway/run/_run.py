@@ -29,11 +29,12 @@ import trio
 
 from headway.api import Channel
 from headway.base import BoundedReport, guarded, of_controller, only_error, stack_text
-from headway.cache import Cache, Informers
+from headway.cache import Cache
 from headway.client import Client, HeldLease, LeaseClient, RunFence
 from headway.controller import GrowingDefinition
 from headway.errors import Closed, EngineBug
 from headway.events import Report, RunStarted, WatchAdded
+from headway.informers import Informers
 from headway.journal import ControllerJournal
 from headway.mapper import Watch, watch_name
 from headway.reconcile import Declared, Gate, Lifetimes, Reason, RecordEvent, Runtime, ignore_event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cache import StreamBroken, StreamMachine
+from headway.informers import StreamBroken, StreamMachine
 from headway.resource import Bookmark, EndOfSnapshot, Position
 from tests.helpers.resources import STORE, changes, end, put, stored
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from headway.cache._informer import Informer
-from headway.cache._stream import StreamMachine
+from headway.cache import Informer
 from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report, StreamEnded
+from headway.informers._stream import StreamMachine
 from headway.resource import Position
 
 

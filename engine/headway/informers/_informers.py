@@ -11,12 +11,10 @@ import trio
 
 from headway._gen.headway.store import v1 as store_pb
 from headway.api import Call, Channel, Code, StoreApi, call_of, described
-from headway.cache._follower import Follower
-from headway.cache._informer import Informer
-from headway.cache._isolation import Isolation
-from headway.cache._projection import CachedType, Projection
+from headway.cache import CachedType, Informer, Isolation, Projection
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report
+from headway.informers._follower import Follower
 from headway.resource import Position, ScopedType, TypeName, position
 
 _ROLLED_BACK_WAIT = 5.0

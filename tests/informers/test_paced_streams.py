@@ -10,8 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from headway.cache import Informers, Subscription
+from headway.cache import Subscription
 from headway.events import ignore
+from headway.informers import Informers
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cache import FalseBookmark, StreamBroken, StreamMachine
 from headway.errors import StoreChanged
+from headway.informers import FalseBookmark, StreamBroken, StreamMachine
 from headway.resource import Position, StreamItem
 from tests.helpers.resources import (
     OTHER_STORE,

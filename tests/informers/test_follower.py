@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cache import watch_request
 from headway.errors import HeadwayError, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StreamEnded, StreamLagging, StreamOpened
+from headway.informers import watch_request
 from headway.resource import ResourceType, Scope
 from headway.rpc import Lagging
 from tests.helpers.resources import (
