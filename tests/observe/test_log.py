@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import structlog.testing
 import trio
+from opentelemetry.trace import SpanContext
 from trio.testing import MockClock
 
 import headway
 from headway import events
 from headway.observe import log_report
-from headway.reconcile import Reason, TracedReason
+from headway.reconcile import Reason
 from headway.resource import ResourceId, TypeName
 from headway.run import OwnWrite
+from headway.tracing._reason import TracedReason
 from tests.helpers.pools import Pool
 
 NAME = TypeName("staff", "v1", "Team")
@@ -386,7 +388,15 @@ def test_large_error_group_is_bounded_in_the_log(verbose: bool) -> None:
         events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1, 3, "ab" * 16),
         events.LoopBlocked("worker 0", "teams", ID.key, "", 1.5, 0, 3, "ab" * 16),
         events.Reconciled(
-            "teams", ID, "failed", 0.1, FAILED, 0.005, (TracedReason.of(CHANGED, None, "ab" * 16, 0),), 0.0, 3
+            "teams",
+            ID,
+            "failed",
+            0.1,
+            FAILED,
+            0.005,
+            (TracedReason.of(CHANGED, SpanContext(int("ab" * 16, 16), 1, is_remote=False), 0),),
+            0.0,
+            3,
         ),
     ],
 )

@@ -20,7 +20,8 @@ from headway.errors import InvalidArgument, StoreRolledBack
 from headway.protobuf import decode, encode
 from headway.resource import TypeName, pb
 from headway.rpc import open_channel
-from headway.service import TRACES_HEADER, WATCH_LIST
+from headway.service import WATCH_LIST
+from headway.tracing._wire import TRACES_HEADER
 from tests.helpers.restorable import RestorableBackend
 from tests.http.kit import NO_CERTIFICATES
 from tests.tracing.spans import CHAIN, Spans, Told, chain, named

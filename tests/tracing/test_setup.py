@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.engine._tracing import UNTRACED, tracing_by
+from headway.engine._around import BARE, tracing_by
 from headway.errors import InvalidArgument
 from headway.run import ChangeMapper
 from headway.service import WatchDecoder
@@ -62,12 +62,12 @@ def test_engine_uses_the_provider_that_the_program_has_set_and_imports_nothing_w
 
 def test_nothing_stands_in_an_untraced_engine() -> None:
     """Every part is the original one."""
-    assert tracing_by(None) is UNTRACED
+    assert tracing_by(None) is BARE
     part: Any = object()
-    for given in (UNTRACED.store, UNTRACED.channel, UNTRACED.services, UNTRACED.definition):
+    for given in (BARE.store, BARE.channel, BARE.services, BARE.definition):
         assert given(part) is part
-    assert (UNTRACED.new_mapper, UNTRACED.decoder) == (ChangeMapper, WatchDecoder)
-    assert tracing_by(Spans().provider) is not UNTRACED
+    assert (BARE.new_mapper, BARE.decoder) == (ChangeMapper, WatchDecoder)
+    assert tracing_by(Spans().provider) is not BARE
 
 
 @pytest.mark.parametrize("given", ["yes", 7, object()])

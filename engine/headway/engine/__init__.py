@@ -5,6 +5,7 @@ Start with `_open_engine.py`. `_placing.py` places the controllers of a process,
 
 from headway.engine._arguments import combine_apps as combine_apps
 from headway.engine._arguments import combine_topics as combine_topics
+from headway.engine._around import Around as Around
 from headway.engine._built_in import built_in as built_in
 from headway.engine._connect import connect as connect
 from headway.engine._engine import Engine as Engine
@@ -21,4 +22,3 @@ from headway.engine._options import Timing as Timing
 from headway.engine._placing import worker_name as worker_name
 from headway.engine._services import EngineServices as EngineServices
 from headway.engine._shutdown import ShutdownWatch as ShutdownWatch
-from headway.engine._tracing import Untraced as Untraced

@@ -15,9 +15,9 @@ from headway.base import async_block, check_options, check_text, check_token, ch
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import combine_apps, combine_topics, is_tls
+from headway.engine._around import tracing_by
 from headway.engine._built_in import stream_decoders
 from headway.engine._given import ConnectionOptions
-from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import Backoff
@@ -71,8 +71,8 @@ async def connect(
     connection = Connection.of(options)
     comparison = comparison_of(registry, combine_topics(apps).values())
     async with connection.open(endpoints, comparison) as channel:
-        traced = tracing_by(tracing).channel(channel, remote=True)
-        yield Client(traced, registry, token=connection.token)
+        used = tracing_by(tracing).channel(channel, remote=True)
+        yield Client(used, registry, token=connection.token)
 
 
 def comparison_of(types: Iterable[ResourceType[Any]], topics: Iterable[Topic[Any]] = ()) -> Comparison:

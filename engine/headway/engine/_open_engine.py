@@ -14,6 +14,7 @@ from headway.cache import Isolation
 from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_backend, check_flag, check_store, combine_apps, program_of, report_of
+from headway.engine._around import tracing_by
 from headway.engine._built_in import built_in
 from headway.engine._collector import GcFreeze
 from headway.engine._engine import Engine
@@ -26,7 +27,6 @@ from headway.engine._running import journal_of, opened_journal, recorded_events,
 from headway.engine._services import EngineServices
 from headway.engine._serving import Offer, serving
 from headway.engine._store_health import StoreHealth
-from headway.engine._tracing import tracing_by
 from headway.informers import Informers
 from headway.rpc import Channel
 from headway.run import Supervisor
@@ -107,7 +107,7 @@ async def run_engine(
     gc_freeze = options.get("gc_freeze", False)
     check_flag("gc_freeze", gc_freeze)
     name = worker_name(options.get("process"))
-    traced = tracing_by(options.get("tracing"))
+    around = tracing_by(options.get("tracing"))
     report = report_of(options.get("report"))
     journaled = opened_journal(journal_of(options.get("journal")))
     opened = open_store(store) if isinstance(store, str) else store
@@ -117,7 +117,7 @@ async def run_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             host = Host(
-                traced.store(backend),
+                around.store(backend),
                 registry,
                 report,
                 network=network,
@@ -139,7 +139,7 @@ async def run_engine(
             ):
                 start_writing(nursery)
                 nursery.start_soon(events.run, name="events")
-                channel, privileged = map(traced.channel, bare)
+                channel, privileged = map(around.channel, bare)
                 client, own_client = Client(channel, registry), Client(privileged, registry)
 
                 # The controllers of the program, and Headway's own.
@@ -154,7 +154,7 @@ async def run_engine(
                     events=events,
                     channel=used,
                     timing=timing,
-                    tracing=traced,
+                    around=around,
                     process=host.process,
                 )
                 # If this engine alone has the store, Headway's own controllers run only here and need no leases.
@@ -163,7 +163,7 @@ async def run_engine(
 
                 def begin(late: Sequence[Supervisor]) -> None:
                     host.supervisors.extend(late)
-                    with traced.apart():
+                    with around.apart():
                         start_controllers(nursery, late)
 
                 own_definitions = combine_apps([app for each in own_extensions for app in each.apps])[1]
@@ -175,10 +175,10 @@ async def run_engine(
                 start_tasks(nursery, host, *own_extensions, *extensions)
                 health = StoreHealth(backend, [informers, own_informers], report)
                 nursery.start_soon(health.watch, name="the health of the store")
-                with traced.apart():
+                with around.apart():
                     start_controllers(nursery, host.supervisors, freeze)
 
-                offer = Offer(host=host, apps=apps, services=services, health=health, tracing=traced)
+                offer = Offer(host=host, apps=apps, services=services, health=health, around=around)
                 async with serving(offer, nursery) as addresses:
                     try:
                         yield Engine(

@@ -11,6 +11,7 @@ from headway.base import async_block, check_options, check_trio
 from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, check_flag, program_of, report_of
+from headway.engine._around import tracing_by
 from headway.engine._built_in import of_workers
 from headway.engine._collector import GcFreeze
 from headway.engine._connect import Connection, comparison_of, find_engine
@@ -20,7 +21,6 @@ from headway.engine._given import WorkerOptions
 from headway.engine._options import Timing, given_or_default
 from headway.engine._placing import Placing, worker_name
 from headway.engine._running import journal_of, opened_journal, recorded_events, start_controllers, watched_nursery
-from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.informers import Informers
 from headway.rpc import Channel, WithMetadata, token_metadata
@@ -83,10 +83,10 @@ async def open_workers(
     check_endpoints(endpoints)
     connection = Connection.of(options)
     name = worker_name(options.get("process"))
-    traced = tracing_by(options.get("tracing"))
+    around = tracing_by(options.get("tracing"))
     comparison = comparison_of(registry, program.topics.values()) if opens else comparison_of(())
     opened: AbstractAsyncContextManager[Channel] = (
-        connection.open(endpoints, comparison, {WATCH_LIST: traced.decoder, **decoders})
+        connection.open(endpoints, comparison, {WATCH_LIST: around.decoder, **decoders})
         if isinstance(endpoints, str | Sequence)
         else nullcontext(endpoints)
     )
@@ -97,7 +97,7 @@ async def open_workers(
         async with sealed(apps), journaled as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
             named = bare if (metadata := token_metadata(connection.token)) is None else WithMetadata(bare, metadata)
-            channel = traced.channel(named, remote=True, asks=True)
+            channel = around.channel(named, remote=True, asks=True)
             client = Client(channel, registry)
             host = Host(None, registry, report, client, process=name, journal=recorded, loading=freeze.load)
             host.channel = channel
@@ -116,13 +116,13 @@ async def open_workers(
                     events=events,
                     channel=channel,
                     timing=timing,
-                    tracing=traced,
+                    around=around,
                     process=host.process,
                 ).supervisors(program.definitions)
                 nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
                 if not host.supervisors and opens:
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
-                with traced.apart():
+                with around.apart():
                     start_controllers(nursery, host.supervisors, freeze)
                 host.listening.set()
                 start_tasks(nursery, host, *own_extensions, *extensions)
@@ -140,7 +140,7 @@ async def open_workers(
                         registry=registry,
                         report=report,
                         observe=host.observer,
-                        on_accepted=traced.forget,
+                        on_accepted=around.forget,
                     )
                 finally:
                     host.ending.close()

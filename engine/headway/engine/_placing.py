@@ -21,9 +21,9 @@ from functools import partial
 
 from headway.client import HeldLease, LeaseClient
 from headway.controller import Definition, Division, GrowingDefinition
+from headway.engine._around import Around
 from headway.engine._extension import Host
 from headway.engine._options import Timing
-from headway.engine._tracing import Untraced
 from headway.errors import DeclarationError
 from headway.informers import Informers
 from headway.rpc import Channel
@@ -68,7 +68,7 @@ class Placing:
     events: EventRecorder
     channel: Channel
     timing: Timing
-    tracing: Untraced
+    around: Around
     process: str | None
 
     def supervisors(self, definitions: Mapping[str, Definition]) -> list[Supervisor]:
@@ -76,7 +76,7 @@ class Placing:
         return [self._supervisor(fence_name, definition) for fence_name, definition in definitions.items()]
 
     def _supervisor(self, fence_name: str, definition: Definition) -> Supervisor:
-        growing = GrowingDefinition(self.tracing.definition(definition), self.host.registry)
+        growing = GrowingDefinition(self.around.definition(definition), self.host.registry)
         journal = None if self.host.journal is None else self.host.journal.of(fence_name)
         report = self.host.report if journal is None else journal.around(self.host.report)
         process = self.process or SERVER
@@ -111,7 +111,7 @@ class Placing:
                 owed=owed,
                 stall_limit=self.timing.stall_limit,
                 journal=journal,
-                new_mapper=self.tracing.new_mapper,
+                new_mapper=self.around.new_mapper,
                 record_event=events,
                 counts=counts,
                 governor=governor,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from headway.controller import App
+from headway.engine._around import Around
 from headway.engine._extension import Host
 from headway.engine._services import EngineServices, Guard
 from headway.engine._store_health import StoreHealth
-from headway.engine._tracing import Untraced
 from headway.rpc import Budget, Limits, Services
 from headway.service import DescribedPayloads
 
@@ -35,7 +35,7 @@ class Offer:
     apps: Sequence[App]
     services: EngineServices
     health: StoreHealth
-    tracing: Untraced
+    around: Around
 
 
 class Addresses(NamedTuple):
@@ -64,7 +64,7 @@ async def serving(offer: Offer, nursery: trio.Nursery) -> AsyncIterator[Addresse
                 from headway.access import start_guard
 
                 guard = await start_guard(access, host.registry, report, nursery)
-            offered = offer.tracing.services(offer.services.for_clients(guard))
+            offered = offer.around.services(offer.services.for_clients(guard))
             limits = network.limits or Limits()
             replies: Budget | None = None
             if network.http is not None:

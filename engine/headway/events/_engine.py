@@ -136,7 +136,7 @@ class Reconciled(Record):
 
 
 class ReconcileSlow(Record):
-    """A reconcile has been running for ``seconds`` and has not ended. ``trace_id`` is empty unless it is traced."""
+    """A reconcile has been running for ``seconds`` and has not ended. ``trace_id`` is empty without a trace."""
 
     controller: str
     id: Any
@@ -151,7 +151,7 @@ class SelfTriggered(Record):
     ``writes`` holds the latest of these writes. Each has a ``type``, a ``key``, a ``revision`` and a ``what``, the kind
     of write. Any other reason to reconcile the key ends the delay at once. If ``writes`` is empty, the key has only
     requested 1,000 immediate requeues in a row within 100 s, and is not delayed. ``attempt`` is the number of the
-    attempt that is delayed, and ``trace_id`` is empty unless it is traced.
+    attempt that is delayed, and ``trace_id`` is empty without a trace.
     """
 
     controller: str

@@ -204,7 +204,7 @@ class LoopBlocked(Record):
     ``stack`` shows the task's position. ``controller`` is the controller that it belongs to ("" if none), and ``key``
     is the key that it reconciles or maps (None if neither). A lasting block is reported again each time its duration
     has doubled. Another block is reported at the earliest 10 seconds later. ``suppressed`` counts the blocks since the
-    last report. A reconcile has its ``attempt``, and its ``trace_id`` if it is traced. Reported from another thread.
+    last report. A reconcile has its ``attempt``, and its ``trace_id`` if it has one. Reported from another thread.
     """
 
     task: str

@@ -24,6 +24,7 @@ from headway.reconcile._request import Result as Result
 from headway.reconcile._request import reconciling as reconciling
 from headway.reconcile._request import requeue_after as requeue_after
 from headway.reconcile._request import requeue_now as requeue_now
+from headway.reconcile._request import trace_id_of as trace_id_of
 from headway.reconcile._runtime import STRONG_READ as STRONG_READ
 from headway.reconcile._runtime import Declared as Declared
 from headway.reconcile._runtime import Fence as Fence
@@ -33,5 +34,3 @@ from headway.reconcile._secret_reads import Find as Find
 from headway.reconcile._secret_reads import SecretReads as SecretReads
 from headway.reconcile._secret_reads import redact_reads as redact_reads
 from headway.reconcile._statuses import NewestStatuses as NewestStatuses
-from headway.reconcile._traced_reason import TracedReason as TracedReason
-from headway.reconcile._traced_reason import trace_id_of as trace_id_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.reconcile._request import RECONCILING
-from headway.reconcile._traced_reason import trace_id_of
+from headway.reconcile._request import RECONCILING, trace_id_of
 from headway.resource import Key
 
 if TYPE_CHECKING:

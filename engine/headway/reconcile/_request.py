@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -38,6 +38,16 @@ class Reason(NamedTuple):
         if self.type is None or self.key is None:
             return self.what
         return f"{self.type.kind} {self.key[2]} {self.what} at {self.revision}"
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the change is part of, as 32 hexadecimal digits; empty if it is part of none."""
+        return ""
+
+
+def trace_id_of(reasons: Iterable[Reason]) -> str:
+    """Return the id of the trace of a reconcile with these reasons, or an empty text."""
+    return next((each.trace_id for each in reasons if each.trace_id), "")
 
 
 class Request(NamedTuple, Generic[P]):

@@ -46,10 +46,6 @@ from headway.service._service import ResourceService as ResourceService
 from headway.service._sizes import memory_size as memory_size
 from headway.service._spaced_bookmarks import SpacedBookmarks as SpacedBookmarks
 from headway.service._status_bounds import check_statuses as check_statuses
-from headway.service._traced_wire import TRACES_HEADER as TRACES_HEADER
-from headway.service._traced_wire import TracedChanges as TracedChanges
-from headway.service._traced_wire import TracedWatchDecoder as TracedWatchDecoder
-from headway.service._traced_wire import traced_encoder as traced_encoder
 from headway.service._types import TYPES as TYPES
 from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import DescribedTypes as DescribedTypes
@@ -59,4 +55,5 @@ from headway.service._types import unregistered as unregistered
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
 from headway.service._watch_wire import copied as copied
+from headway.service._watch_wire import event_content as event_content
 from headway.service._watch_wire import read_varint as read_varint

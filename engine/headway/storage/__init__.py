@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headway.base import imported_later
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
-from headway.storage._abilities import KeepsTraces as KeepsTraces
 from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
 from headway.storage._abilities import Read as Read
@@ -92,6 +91,7 @@ from headway.storage._traces import LONGEST_TRACESTATE as LONGEST_TRACESTATE
 from headway.storage._traces import Committing as Committing
 from headway.storage._traces import CommitTrace as CommitTrace
 from headway.storage._traces import CommitTraces as CommitTraces
+from headway.storage._traces import KeepsTraces as KeepsTraces
 from headway.storage._traces import sampled_trace as sampled_trace
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse

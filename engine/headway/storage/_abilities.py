@@ -10,7 +10,6 @@ from headway.storage._backend import Backend
 from headway.storage._operations import Fence, Within
 from headway.storage._reads import ListedSnapshot, Snapshot
 from headway.storage._rules import Rules
-from headway.storage._traces import CommitTraces
 
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
 """A function that reads like `Backend.read`."""
@@ -182,16 +181,6 @@ class ChecksItself(Protocol):
 
     async def check_itself(self) -> Sequence[str]:
         """Check the store without writing to it, and return one sentence for each problem."""
-        ...
-
-
-@runtime_checkable
-class KeepsTraces(Protocol):
-    """A store that several engines share, and that keeps the contexts of the traced commits of all of them."""
-
-    @property
-    def traces(self) -> CommitTraces:
-        """The contexts by revision."""
         ...
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 MOST_TRACES = 10_000
 """The number of commits whose contexts are kept. An entry takes at most about a kilobyte."""
@@ -112,6 +112,16 @@ class CommitTraces:
         """Forget everything until the next stream begins, because its revisions are of another history."""
         self.store_id = ""
         self._found.clear()
+
+
+@runtime_checkable
+class KeepsTraces(Protocol):
+    """A store that several engines share, and that keeps the contexts of the traced commits of all of them."""
+
+    @property
+    def traces(self) -> CommitTraces:
+        """The contexts by revision."""
+        ...
 
 
 class Committing:

@@ -10,9 +10,10 @@ from opentelemetry.trace import SpanKind
 
 from headway.resource import Key, pb, type_name
 from headway.rpc import Channel, Metadata, timeout_of
-from headway.service import RESOURCE_SERVICE, TRACES_HEADER, WATCH_LIST
+from headway.service import RESOURCE_SERVICE, WATCH_LIST
 from headway.tracing._tracer import SafeTracer
 from headway.tracing._tracing import PREFIX, about, sampled_span, trace_of
+from headway.tracing._wire import TRACES_HEADER
 
 Reply = TypeVar("Reply")
 

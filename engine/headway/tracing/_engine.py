@@ -10,10 +10,9 @@ from opentelemetry.trace import TracerProvider
 from typing_extensions import override
 
 from headway.controller import Definition
-from headway.engine import Untraced
+from headway.engine import Around
 from headway.rpc import Channel, Services, StreamDecoder
 from headway.run import ChangeMapper
-from headway.service import TracedWatchDecoder
 from headway.storage import Backend
 from headway.tracing._channel import TracedChannel
 from headway.tracing._mapper import TracedMapper
@@ -21,9 +20,10 @@ from headway.tracing._reconcile import traced_definition
 from headway.tracing._server import traced_services
 from headway.tracing._store import traced_store
 from headway.tracing._tracing import Tracing, apart
+from headway.tracing._wire import TracedWatchDecoder
 
 
-class Traced(Untraced):
+class Traced(Around):
     """An engine with tracing."""
 
     def __init__(self, provider: TracerProvider) -> None:

@@ -10,10 +10,11 @@ from typing_extensions import override
 
 from headway.cache import Applied
 from headway.queue import LIVE, Priority
-from headway.reconcile import Reason, TracedReason
+from headway.reconcile import Reason
 from headway.resource import Key, TypeName, redact_error, secret_types
 from headway.run import ChangeMapper
 from headway.storage import CommitTrace
+from headway.tracing._reason import TracedReason
 from headway.tracing._tracing import PREFIX, Tracing, about, child_of, context_of, note_error, now
 
 MOST_FAILED = 10_000
@@ -86,6 +87,5 @@ class TracedMapper(ChangeMapper):
     @override
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
         if self._span is not None:
-            context = self._span.get_span_context()
-            reason = TracedReason.of(reason, context, f"{context.trace_id:032x}", now())
+            reason = TracedReason.of(reason, self._span.get_span_context(), now())
         super().add(key, reason, priority)

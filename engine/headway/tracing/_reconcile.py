@@ -12,8 +12,9 @@ from opentelemetry.trace import Link, Span, Status, StatusCode
 from headway.base import all_are, leaves, of_controller, only_error
 from headway.controller import Definition
 from headway.errors import PermanentFailure
-from headway.reconcile import RECONCILING, Request, RequeueAfter, Runtime, TracedReason, redact_reads
+from headway.reconcile import RECONCILING, Request, RequeueAfter, Runtime, redact_reads
 from headway.run import invalid_result
+from headway.tracing._reason import TracedReason
 from headway.tracing._tracer import SafeTracer
 from headway.tracing._tracing import PREFIX, about, child_of, note_error, now
 

@@ -11,10 +11,11 @@ from typing_extensions import override
 from headway.api import Call, Stream, Wrapper, stream
 from headway.resource import Changes
 from headway.rpc import Services
-from headway.service import CONSUL_SERVICE, RESOURCE_SERVICE, TRACES_HEADER, WATCH_LIST, TracedChanges, traced_encoder
+from headway.service import CONSUL_SERVICE, RESOURCE_SERVICE, WATCH_LIST
 from headway.storage import CommitTraces, sampled_trace
 from headway.tracing._channel import VERBS
 from headway.tracing._tracing import Tracing, attached, context_of
+from headway.tracing._wire import TRACES_HEADER, TracedChanges, traced_encoder
 
 _WRITES = frozenset(f"/{service}/{verb}" for service in (RESOURCE_SERVICE, CONSUL_SERVICE) for verb in VERBS)
 

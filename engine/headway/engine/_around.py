@@ -1,4 +1,4 @@
-"""The places of an engine where tracing stands, if the program has set it up. Without it, nothing stands there."""
+"""What stands around the parts of an engine: nothing, or tracing if the program has set it up."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 
-class Untraced:
-    """An engine without tracing: each method returns what it is given."""
+class Around:
+    """What stands around the parts of an engine. Here nothing does: each method returns what it is given."""
 
     def store(self, backend: Backend) -> Backend:
         """Return the store that the services commit to."""
@@ -49,24 +49,24 @@ class Untraced:
         return WatchDecoder
 
     def forget(self) -> None:
-        """Forget the traces of the store's commits, because a store with another history was accepted."""
+        """Forget the commits of the store, because a store with another history was accepted."""
 
     def apart(self) -> AbstractContextManager[None]:
-        """Return a block for starting long-lived tasks, which then don't inherit the caller's span."""
+        """Return a block for starting long-lived tasks, which then inherit nothing of the caller's."""
         return nullcontext()
 
 
-UNTRACED = Untraced()
+BARE = Around()
 
 
-def tracing_by(given: TracerProvider | None) -> Untraced:
+def tracing_by(given: TracerProvider | None) -> Around:
     """Return the tracing of an engine or a client, by the given provider or the one that the program has configured.
 
     Raises InvalidArgument if the argument is not a tracer provider.
     """
     provider: Any = _configured() if given is None else given
     if provider is None:
-        return UNTRACED
+        return BARE
     if not callable(getattr(provider, "get_tracer", None)):
         raise InvalidArgument(
             f"tracing must be a TracerProvider of OpenTelemetry, not {repr_text(provider)}: "

@@ -9,7 +9,7 @@ from typing import Any
 from headway.protobuf import decode, encode
 from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, pb
 from headway.rpc import StreamEncoder, framed
-from headway.service._watch_wire import WatchDecoder, event_content
+from headway.service import WatchDecoder, event_content
 from headway.storage import CommitTrace, CommitTraces, sampled_trace
 
 TRACES_HEADER = "headway-traces"

@@ -10,7 +10,6 @@ import trio
 
 from headway.protobuf import encode
 from headway.resource import Changes, Position, pb
-from headway.service import TracedWatchDecoder
 from headway.storage import (
     COMMITTING,
     LONGEST_TRACESTATE,
@@ -22,6 +21,7 @@ from headway.storage import (
     sampled_trace,
 )
 from headway.testing.conformance import KIND, name_of, putting, thing
+from headway.tracing._wire import TracedWatchDecoder
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01"
