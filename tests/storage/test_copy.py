@@ -124,22 +124,6 @@ async def test_copy_has_all_content_and_another_store_id(of: str, to: str, make:
         assert (await verify_store(target)).problems == []
 
 
-async def test_copy_of_a_copy_equals_the_original(tmp_path: Path) -> None:
-    """Only versions and ids differ."""
-    async with (
-        SqliteBackend(tmp_path / "a") as first,
-        MemoryBackend() as second,
-        SqliteBackend(tmp_path / "b") as third,
-    ):
-        await _fill(first)
-        await copy_store(first, second)
-        await copy_store(second, third)
-        for kind in (KIND, OTHER_KIND):
-            assert _without_versions((await first.list(kind, EVERYTHING))[0]) == _without_versions(
-                (await third.list(kind, EVERYTHING))[0]
-            )
-
-
 @pytest.mark.parametrize("to", SORTS)
 @pytest.mark.parametrize("of", SORTS)
 async def test_copy_never_reuses_a_term_of_the_source(of: str, to: str, make: Callable[[str], Store]) -> None:

@@ -8,7 +8,7 @@ from headway.errors import HistoryCompacted, StoreUnusable, Unavailable
 from headway.resource import Bookmark, Changes
 from headway.storage import EtcdBackend, MemoryBackend, StoreMismatch
 from headway.storage.etcd.layout import head_value
-from headway.testing.conformance import Reader, names, put, reading, refused, thing, uid_of
+from headway.testing.conformance import Reader, names, put, reading, refused, thing
 from tests.storage.etcd_kit import PREFIX, Rig, failing, followed, primed, rigged, until
 
 
@@ -173,20 +173,6 @@ async def test_foreign_bytes_under_a_key_make_the_store_unusable() -> None:
             error = await refused(StoreUnusable, all(), "a watcher of a store that is unreadable")
         assert "/staff/resource/a/b/c/d/e" in str(error)
         await refused(StoreUnusable, names(rig.store), "a read of a store that is unreadable")
-
-
-@pytest.mark.parametrize("at", ["an update", "a creation"])
-async def test_two_engines_can_write_one_store(at: str) -> None:
-    """Each engine sees acknowledged commits of the other at once, and gets a conflict where it must."""
-    async with rigged() as rig, EtcdBackend(rig.url) as other:
-        here = await put(rig.store, resource := thing("a", "first"))
-        if at == "an update":
-            await put(other, thing("a", "second", uid=uid_of(resource)), str(here.revision))
-        assert await names(other) == ["a"]
-        await put(other, thing("b"))
-        assert await names(rig.store) == ["a", "b"]
-        for store in (rig.store, other):
-            await followed(await primed(store), store)
 
 
 async def test_opening_fails_in_bounded_time_when_no_etcd_listens() -> None:

@@ -16,7 +16,7 @@ from headway.testing.conformance import EVERYTHING
 from tests.helpers.etcd_server import EtcdServer
 
 ROUNDS = [
-    pytest.param(2, id="a few rounds"),
+    pytest.param(2, marks=pytest.mark.wide, id="a few rounds"),
     pytest.param(30, marks=[pytest.mark.deep, pytest.mark.timeout(600)], id="many rounds"),
 ]
 

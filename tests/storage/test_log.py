@@ -72,18 +72,6 @@ def test_append_refuses_revisions_that_do_not_rise() -> None:
     assert log.head == 3
 
 
-def test_cursor_takes_each_later_change_once() -> None:
-    """A cursor in the middle takes the later changes, then nothing, then new changes."""
-    log = filled(5)
-    cursor = log.cursor(A, 3)
-    assert log.head > cursor.revision
-    assert _revisions(log.take(cursor)) == [4, 5]
-    assert log.head <= cursor.revision
-    assert log.take(cursor) is None
-    log.append(9, [(A, RESOURCE, False)], 9.0)
-    assert _revisions(log.take(cursor)) == [9]
-
-
 def test_changes_without_known_former_states_have_none() -> None:
     log = filled(2)
     cursor = log.cursor(A, 0)
@@ -116,20 +104,6 @@ def test_cursor_above_the_head_survives_trimming_of_its_snapshot() -> None:
     assert _revisions(log.take(cursor)) == [5, 6]
 
 
-def test_limit_never_splits_a_commit() -> None:
-    """`take` continues to the end of a commit, and leaves the cursor there."""
-    log = CommitLog()
-    log.append(1, [(A, RESOURCE, False)] * 5, 1.0)
-    log.append(2, [(A, RESOURCE, False)] * 5, 1.0)
-    cursor = log.cursor(A, 0)
-    first = log.take(cursor, 2)
-    assert _revisions(first) == [1] * 5
-    assert [change.more for change in _list(first)] == [True] * 4 + [False]
-    assert cursor.revision == 1
-    assert _revisions(log.take(cursor, 2)) == [2] * 5
-    assert cursor.revision == 2
-
-
 def test_cursors_at_one_position_share_their_batch() -> None:
     """The batch is made once for all of them; a cursor at another position gets the batch that is right for it."""
     log = filled(3)
@@ -159,20 +133,6 @@ def test_cursor_of_an_idle_kind_never_expires() -> None:
     assert cursor.revision == 4999
 
 
-def test_trimmed_history_raises_for_old_and_new_cursors() -> None:
-    """A cursor that is too far back, or a new one at its position, raises HistoryCompacted."""
-    log = filled(3, max_changes=3)
-    old = log.cursor(A, 0)
-    for revision in range(4, 4000):
-        log.append(revision, [(A, RESOURCE, False)], 4.0)
-    assert log.floor == 3996
-    with pytest.raises(HistoryCompacted, match="at revision 0 is too far behind"):
-        log.take(old)
-    with pytest.raises(HistoryCompacted, match="after revision 3995 was compacted"):
-        log.cursor(A, 3995)
-    assert _revisions(log.take(log.cursor(A, 3996))) == [3997, 3998, 3999]
-
-
 def test_trimmed_changes_hold_no_memory() -> None:
     """This holds although the list of a kind is not shortened for each trimmed change."""
     log, alive = CommitLog(max_changes=3000), weakref.WeakSet[pb.Resource]()
@@ -184,18 +144,6 @@ def test_trimmed_changes_hold_no_memory() -> None:
         assert len(alive) <= 3000
         assert len(log._kinds[A].changes) <= 2 * 3000 + 1
     assert _revisions(log.take(log.cursor(A, 9000), 10**6)) == list(range(9001, 10_000))
-
-
-def test_bound_covers_all_kinds_and_large_commits() -> None:
-    log, alive = CommitLog(max_changes=100), weakref.WeakSet[pb.Resource]()
-    for revision in range(1, 500):
-        changes: list[tuple[Kind, pb.Resource, bool]] = []
-        for each in range(revision % 40):
-            changes.append(((A, B)[(revision + each) % 2], Weighed(), False))
-            alive.add(changes[-1][1])
-        log.append(revision, changes, 1.0)
-        changes.clear()
-        assert len(alive) <= 100
 
 
 def test_old_history_is_dropped_in_parts() -> None:
@@ -212,15 +160,6 @@ def test_old_history_is_dropped_in_parts() -> None:
         left.append(len(alive))
     assert left == [each * _log.MOST_AT_ONCE for each in (3, 2, 1, 0, 0)]
     assert log.floor == revision
-
-
-def test_history_is_trimmed_by_age() -> None:
-    """Age is measured by the clock passed to `append`, and the newest commit stays."""
-    log = filled(3, max_age=10.0)
-    log.append(4, [(A, RESOURCE, False)], 12.5)
-    assert log.floor == 2
-    log.append(5, [], 99.0)
-    assert log.floor == 4
 
 
 _LARGE = {

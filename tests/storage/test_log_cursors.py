@@ -7,7 +7,6 @@ import weakref
 
 import pytest
 
-from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes
 from headway.storage import CommitLog, _log
 from tests.storage.test_log import RESOURCE, A, B, Weighed, filled
@@ -114,23 +113,6 @@ def test_former_states_are_kept_exactly_as_long_as_their_changes(
     formers.clear()
     gc.collect()
     assert [former() is not None for former in alive] == [False] * 4 + [True] * 2
-
-
-def test_commit_of_exactly_the_maximum_age_is_kept() -> None:
-    log = filled(4, max_age=10.0)
-    log.append(5, [(A, RESOURCE, False)], 12.0)
-    assert log.floor == 1
-    assert revisions(log.take(log.cursor(A, 1))) == [2, 3, 4, 5]
-
-
-def test_large_commit_expires_like_a_small_one() -> None:
-    """Its age counts, not the number of its changes."""
-    log = CommitLog(max_age=1.0)
-    log.append(1, [(A, RESOURCE, False)] * 50, 0.0)
-    log.append(2, [(A, RESOURCE, False)], 3.0)
-    assert log.floor == 1
-    with pytest.raises(HistoryCompacted):
-        log.cursor(A, 0)
 
 
 def test_old_commits_without_changes_are_dropped_in_parts_too() -> None:

@@ -192,7 +192,7 @@ async def test_index_is_complete_whatever_changes_while_it_is_built(seed: int, m
     """Every later snapshot equals a comparison of all resources, and the first one is of its own moment."""
     monkeypatch.setattr("headway.storage._reads.SNAPSHOT_CHUNK", 50)
     model = Model(seed)
-    await model.change(6000)
+    await model.change(2500)
     first = model.snapshot(scope(tier="gold"))
     assert isinstance(first, CutSnapshot)
     expected = model.matching(scope(tier="gold"))
@@ -201,7 +201,7 @@ async def test_index_is_complete_whatever_changes_while_it_is_built(seed: int, m
     while chunk := await first.next():
         parts += first.index is not None
         found |= {resource_key(each): each.version for each in chunk}
-        await model.change(500)
+        await model.change(200)
     assert found == expected
     assert parts >= 1, "nothing has changed while the index was being built"
     kept = model.backend._tables.indexes.find(KIND, scope(tier="gold"))

@@ -14,12 +14,12 @@ import pytest
 import trio
 
 import headway
-from headway.errors import HistoryCompacted, OutcomeUnknown, StoreUnusable, WriteRejected
+from headway.errors import HistoryCompacted, StoreUnusable, WriteRejected
 from headway.resource import Key
 from headway.storage import Backend, Within, backup_store, check_store, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, Reader, name_of, names, put, reading, summary, thing
 from tests.helpers.resources import Account
-from tests.storage.sqlite_kit import fail_commits, filled, opened_plainly, set_limit
+from tests.storage.sqlite_kit import filled, opened_plainly, set_limit
 
 LIMITED = """
 import resource, sys, trio
@@ -184,16 +184,6 @@ async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
     assert "StoreProblem.AWAY" in problem
     assert "this process may write files of at most 200000: raise its limit on the size of files" in problem
     assert 0 < int(written) < 100
-
-
-async def test_failed_flush_is_an_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit's mark may already be on the disk, so that no writer gets a rejection."""
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        fail_commits(monkeypatch, sqlite3.SQLITE_IOERR_FSYNC)
-        with pytest.raises(OutcomeUnknown):
-            await put(backend, thing("a"))
-        with pytest.raises(StoreUnusable, match="can no longer be used"):
-            await names(backend)
 
 
 # --- Read-only, or locked ------------------------------------------------------

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,9 +14,8 @@ import pytest
 import trio
 
 from headway.errors import StoreUnusable
-from headway.resource import Position
-from headway.storage import SqliteBackend, open_sqlite
-from headway.testing.conformance import EVERYTHING, KIND, held, names, put, putting, reading, summary, thing
+from headway.storage import open_sqlite
+from headway.testing.conformance import names, put, putting, thing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the lock is flock's")
 
@@ -28,29 +27,6 @@ async def main():
     async with open_sqlite(sys.argv[1]):
         print("open", flush=True)
         await trio.sleep_forever()
-
-trio.run(main)
-"""
-
-WRITE = """
-import sys, trio
-from headway.storage import open_sqlite
-from headway.testing.conformance import put, remove, thing
-
-async def write(backend, writer):
-    for index in range(1_000_000):
-        name = f"{sys.argv[2]}-{writer}-{index}"
-        at = await put(backend, resource := thing(name))
-        print("put", name, at.revision, flush=True)
-        if index % 3 == 0:
-            at = await remove(backend, resource, str(at.revision))
-            print("removed", name, at.revision, flush=True)
-
-async def main():
-    async with open_sqlite(sys.argv[1]) as backend, trio.open_nursery() as nursery:
-        print("open", backend.position.session, backend.position.revision, flush=True)
-        for writer in range(8):
-            nursery.start_soon(write, backend, writer)
 
 trio.run(main)
 """
@@ -314,74 +290,3 @@ async def test_path_may_contain_any_characters(tmp_path: Path) -> None:
 
 
 # --- Killed --------------------------------------------------------------------
-
-
-# Each life is killed after this number of acknowledged writes: early, late, and in between.
-KILLED_AFTER = (30, 220, 90)
-
-
-@pytest.mark.parametrize(
-    "killed_after",
-    [
-        KILLED_AFTER,
-        pytest.param([40 + 37 * life for life in range(20)], marks=[pytest.mark.deep, pytest.mark.timeout(600)]),
-    ],
-    ids=["three lives", "twenty lives"],
-)
-async def test_acknowledged_writes_survive_kill_9(tmp_path: Path, killed_after: Sequence[int]) -> None:
-    """The process is killed repeatedly, at any moment. No revision is given out twice."""
-    path = tmp_path / "a.db"
-    acknowledged: dict[str, tuple[str, int]] = {}
-    last: list[Position] = []
-    for life, lines in enumerate(killed_after):
-        facts = await _write_until_killed(path, life, lines)
-        assert not {revision for *_, revision in facts} & {revision for _, revision in acknowledged.values()}
-        async with open_sqlite(path) as backend:
-            for what, name, revision in facts:
-                acknowledged[name] = (what, revision)
-            found, here = await backend.list(KIND, EVERYTHING)
-            _check_survivors(acknowledged, {key[2]: int(version) for key, (_, version) in held(found).items()})
-            assert here.revision >= max(revision for _, revision in acknowledged.values())
-            for position in last:
-                reader = await reading(backend, after=position)
-                await reader.until(here.revision)
-                said = set(summary(reader.changes))
-                assert {(revision, name, what == "removed") for what, name, revision in facts} <= said
-            last = [here]
-            acknowledged[f"between-{life}"] = ("put", (await put(backend, thing(f"between-{life}"))).revision)
-            assert acknowledged[f"between-{life}"][1] > here.revision
-
-
-async def _write_until_killed(path: Path, life: int, lines: int) -> list[tuple[str, str, int]]:
-    facts: list[tuple[str, str, int]] = []
-    async with trio.open_nursery() as nursery:
-        child = await _start(nursery, WRITE, path, life)
-        assert (await child.line())[0] == "open"
-        while line := await child.line():
-            facts.append((line[0], line[1], int(line[2])))
-            if len(facts) == lines:
-                child.process.send_signal(signal.SIGKILL)
-        await child.process.wait()
-    return facts
-
-
-def _check_survivors(acknowledged: dict[str, tuple[str, int]], there: dict[str, int]) -> None:
-    for name, (what, revision) in acknowledged.items():
-        if what == "put":
-            # A removal in flight may have happened without an acknowledgement.
-            assert there.get(name, revision) == revision, (
-                f"{name} is stored at another revision than the acknowledged one"
-            )
-            removable = name.startswith("between") is False and int(name.rsplit("-", 1)[1]) % 3 == 0
-            assert name in there or removable, f"{name} was acknowledged at {revision} and is missing"
-        else:
-            assert name not in there, f"the removal of {name} was acknowledged, but it is still stored"
-
-
-async def test_closed_backend_can_be_reopened(tmp_path: Path) -> None:
-    """The same object opens the same store each time that it is entered."""
-    backend = SqliteBackend(tmp_path / "a.db")
-    for life in range(3):
-        async with backend:
-            await put(backend, thing(f"n{life}"))
-            assert len(await names(backend)) == life + 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HistoryCompacted
-from headway.storage import Fence, StoreMismatch, Within, open_sqlite
+from headway.storage import StoreMismatch, Within, open_sqlite
 from headway.testing.conformance import (
     EVERYTHING,
     KIND,
@@ -23,22 +23,6 @@ from headway.testing.conformance import (
     uid_of,
 )
 from tests.storage.sqlite_kit import opened_plainly, set_limit
-
-
-async def test_stored_state_survives_a_restart(tmp_path: Path) -> None:
-    """Resources, owners, the store's id and the revisions are kept. The incarnation is new."""
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        await put(backend, kept := thing("kept", "text", owner_uid="o"))
-        at = await put(backend, gone := thing("gone"))
-        before = await remove(backend, gone, str(at.revision))
-        fence_at = (await backend.raise_fence("c", "m", 0, 0)).position
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        here = backend.position
-        assert (here.store_id, here.revision) == (before.store_id, fence_at.revision)
-        assert here.session != before.session
-        assert await backend.list(KIND, EVERYTHING) == ([kept], here)
-        assert await backend.list_by_owner("o") == ([kept], here)
-        assert (await put(backend, thing("new"))).revision == fence_at.revision + 1
 
 
 async def test_watch_resumes_across_a_restart(tmp_path: Path) -> None:
@@ -124,19 +108,6 @@ async def test_restart_with_a_larger_bound_does_not_restore_trimmed_history(
         await backend.watch(KIND, EVERYTHING, positions[floor - 1])
         with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, positions[floor - 2])
-
-
-async def test_fences_and_checkpoints_survive_a_restart(tmp_path: Path) -> None:
-    """The next process rejects a write below a fence of the previous one."""
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        await backend.raise_fence("c", "m", 1, 0)
-        await put(backend, thing("a"), fence=Fence("c", "m", 1, 0))
-        raised = await backend.raise_fence("c", "m", 2, 3)
-        await backend.record_checkpoint(raised.fence, 5)
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        with pytest.raises(Exception, match=r"is at \(2, 3\), but this write carries the lower \(1, 0\)"):
-            await put(backend, thing("b"), fence=Fence("c", "m", 1, 0))
-        assert (await backend.raise_fence("c", "m", 0, 0))[::2] == (Fence("c", "m", 3, 0), 5)
 
 
 async def test_older_copy_in_place_of_the_file_is_detected(tmp_path: Path) -> None:

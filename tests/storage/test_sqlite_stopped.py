@@ -50,7 +50,10 @@ STOPPED = {
 }
 
 
-@pytest.mark.parametrize(("program", "moment"), STOPPED.values(), ids=STOPPED)
+@pytest.mark.parametrize(
+    ("program", "moment"),
+    [pytest.param(*stop, id=name, marks=[pytest.mark.wide] * ("names" not in name)) for name, stop in STOPPED.items()],
+)
 async def test_file_of_a_killed_command_is_taken_for_nothing(tmp_path: Path, program: str, moment: str) -> None:
     """It may be whole, but nobody has checked it, or not even marked it as a backup."""
     store, backup = f"sqlite:{tmp_path}/a.db", tmp_path / "b"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
 
 from headway.resource import Key, Position, pb, resource_key
-from headway.storage import MemoryBackend, Put, Remove, ResourceTables, SortedKeys, Within
+from headway.storage import MemoryBackend, Put, Remove, ResourceTables, Within
 from tests.helpers.declared import NOTE, an_id
 
 PLACES = [("default", "default"), ("default", "east"), ("west", "default"), ("west", "east")]
@@ -30,28 +29,6 @@ async def filled(keys: Sequence[Key], owner: str = "") -> MemoryBackend:
     backend = MemoryBackend(max_changes=1)
     await backend.commit([Put(NOTE.kind, key, a_resource(key, owner), "") for key in keys])
     return backend
-
-
-def test_keys_stay_in_order_while_keys_come_and_go() -> None:
-    """They equal a sorted set, from every position, across many lists."""
-    chance = random.Random(7)
-    keys, there = SortedKeys[Key](), set[Key]()
-    for _ in range(6000):
-        key = ("", "", str(chance.randrange(2500)))
-        if key in there:
-            keys.remove(key)
-            there.remove(key)
-        else:
-            keys.add(key)
-            there.add(key)
-    assert len(keys._runs) > 1
-    for name in ("", "1", "1249", "77", "zz", *list(zip(*there, strict=True))[2][:20]):
-        place = ("", "", name)
-        assert list(keys.since(place, inclusive=True)) == sorted(key for key in there if key >= place)
-        assert list(keys.since(place, inclusive=False)) == sorted(key for key in there if key > place)
-    for key in list(there):
-        keys.remove(key)
-    assert list(keys.since(("", "", ""), inclusive=True)) == []
 
 
 async def test_pages_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

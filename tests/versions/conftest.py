@@ -12,7 +12,7 @@ from tests.service.conftest import in_memory as in_memory
 from tests.versions.schema_kit import Reopened
 
 
-@pytest.fixture(params=["memory", "sqlite", "etcd"])
+@pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.wide) for each in ("memory", "etcd"))])
 async def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopened]:
     """Return a function that opens a store of each kind as often as it is called."""
     if request.param == "etcd":

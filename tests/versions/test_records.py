@@ -82,64 +82,6 @@ async def test_program_that_would_misread_the_store_is_refused(reopened: Reopene
     assert len((await recorded(reopened()))["staff.v1.Team"].seen) == 2
 
 
-async def test_older_program_keeps_unknown_fields(reopened: Reopened) -> None:
-    """It may be rolled back, or the old half of a rolling upgrade: its writes keep fields that it does not know."""
-    async with running(reopened(), FIRST) as engine:
-        await engine.client.write(FIRST.new("core", First(title="Core", color="red")))
-    async with running(reopened(), SECOND) as engine:
-        held = await engine.client.read(SECOND, "core")
-        held.data.size = 7
-        await engine.client.write(held)
-    async with running(reopened(), FIRST) as engine:
-        old = await engine.client.read(FIRST, "core")
-        assert (old.data.title, old.data.color) == ("Core", "red")
-        old.data.title = "Kernel"
-        await engine.client.write(old)
-    async with running(reopened(), SECOND) as engine:
-        new = await engine.client.read(SECOND, "core")
-        assert (new.data.name, new.data.size) == ("Kernel", 7)
-    assert len((await recorded(reopened()))["staff.v1.Team"].seen) == 2
-
-
-async def test_two_fields_of_one_class_can_get_different_classes(reopened: Reopened) -> None:
-    """A later program reads each field as the program that wrote it, or is refused."""
-
-    def site(home: Any, room: Any) -> ResourceType[Any]:
-        class Site:
-            home = field(1)
-            room = field(2)
-
-        Site.__annotations__ = {"home": home | None, "room": room | None}
-        return ResourceType("staff", "v1", "Site", message(Site))
-
-    @message
-    class Home:
-        title: str = field(1)
-        floor: int = field(3, kind="sint64")
-
-    @message
-    class Room:
-        title: str = field(1)
-        floor: int = field(3)
-
-    @message
-    class Place:
-        title: str = field(1)
-
-    first, second, third = site(Place, Place), site(Home, Room), site(Room, Room)
-    async with running(reopened(), first) as engine:
-        await engine.client.write(first.new("core", first.payload(home=Place(title="h"))))
-    async with running(reopened(), second) as engine:
-        await engine.client.write(second.new("core", second.payload(home=Home(floor=77), room=Room(floor=77))))
-    assert await refused(reopened(), third) == [
-        "staff.v1.Site.home.floor (field 3): expected sint64 as stored, got int64; "
-        "keep sint64, or use a new number, such as field(4)",
-    ]
-    async with running(reopened(), second) as engine:
-        read = (await engine.client.read(second, "core")).data
-        assert (read.home.floor, read.room.floor) == (77, 77)
-
-
 async def test_type_without_stored_resources_can_change(reopened: Reopened) -> None:
     """Any change is accepted.
 
@@ -192,19 +134,6 @@ async def test_scope_cannot_change_while_resources_are_stored(reopened: Reopened
         await engine.client.delete(WIDE.id("core"))
     async with running(reopened(), FIRST):
         pass
-
-
-async def test_refusal_names_the_scope_and_every_field(reopened: Reopened) -> None:
-    """The program then needs only one change."""
-    wrong = team(Wrong, Scope.CLUSTER)
-    async with running(reopened(), FIRST) as engine:
-        await engine.client.write(FIRST.new("core", First()))
-    said = await refused(reopened(), wrong)
-    assert [each.partition(": ")[0] for each in said] == [
-        "staff.v1.Team",
-        "staff.v1.Team.title (field 1)",
-        "staff.v1.Team.shade (field 2)",
-    ]
 
 
 async def test_store_without_records_takes_those_of_the_next_program(reopened: Reopened) -> None:
