@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -13,8 +11,6 @@ from typing import Any
 import grpc
 import pytest
 import trio
-from grpclib import GRPCError
-from grpclib.client import Channel
 
 from headway import rpc
 from headway.client import Client
@@ -22,7 +18,6 @@ from headway.protobuf import decode, encode
 from headway.resource import AnyMessage, pb
 from headway.rpc import ServerReflectionRequest, ServerReflectionResponse
 from headway.service import TypesService
-from tests.helpers.stock import StockClient
 from tests.rpc.forward_kit import DETAILS, ODD, TALK, Odd, forwarded
 from tests.rpc.rpc_kit import COUNT, ECHO, FLOOD, THING, WAIT, Served, Text, app
 from tests.rpc.test_stock_clients import in_thread
@@ -190,44 +185,6 @@ async def test_forwarded_duplex_streams_run_in_both_directions_at_once() -> None
         it.services.add(rpc.Reflection(it.services, rpc.DescribedFiles.of_set(described)))
         assert await in_thread(lambda: talk(where)) == ["hello", "0", "1", "2"]
         assert {RESOURCES[1:], CONSULS[1:]} <= await in_thread(lambda: services(where))
-
-
-async def test_grpclib_on_asyncio_reads_and_watches_through_a_forwarder() -> None:
-    """Headway's network code is built on this library. Here it is used in its stock version."""
-
-    async def client(where: str) -> tuple[str, tuple[Any, Any], list[str]]:
-        host, port = where.split(":")
-        async with asyncio.timeout(20):
-            channel = Channel(host, int(port))
-            try:
-                stub = StockClient(channel)
-                read = await stub.read(pb.ReadRequest(id=_id("thing-0")))
-                with pytest.raises(GRPCError) as caught:
-                    await stub.read(pb.ReadRequest(id=_id("nobody")))
-                names: list[str] = []
-                async with contextlib.aclosing(_events(stub)) as events:
-                    async for event in events:
-                        if event.end_of_snapshot is not None:
-                            break
-                        assert event.upsert is not None
-                        assert event.upsert.resource is not None
-                        assert event.upsert.resource.id is not None
-                        names.append(event.upsert.resource.id.name)
-                assert read.resource is not None
-                return read.resource.version, (caught.value.status, caught.value.message), names
-            finally:
-                channel.close()
-
-    async with forwarded() as (it, where):
-        await filled(it, 5)
-        through = await in_thread(lambda: asyncio.run(client(where)))
-        assert through == await in_thread(lambda: asyncio.run(client(it.where)))
-    assert sorted(through[2]) == [f"thing-{number}" for number in range(5)]
-
-
-async def _events(stub: StockClient) -> AsyncGenerator[pb.WatchEvent, None]:
-    async for event in stub.watch_list(_everything()):
-        yield event
 
 
 async def test_compressed_messages_are_forwarded_unchanged() -> None:

@@ -193,7 +193,7 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("over_tls", [False, pytest.param(True, marks=pytest.mark.wide)], ids=["plain", "tls"])
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__[1:])
 async def test_connection_is_freed_however_it_ends(
     ending: Callable[[Served, Peer], Awaitable[None]], over_tls: bool, contexts: Certificates

@@ -15,22 +15,20 @@ from tests.rpc.hostile_messages import shots
 OPENING = PREFACE + SettingsFrame(0).serialize()
 
 
-@pytest.mark.parametrize("batches", [1, pytest.param(2, marks=pytest.mark.wide)])
-async def test_server_survives_random_and_mutated_bytes(batches: int) -> None:
-    """Hundreds of streams: noise, and a real client's bytes with mutations."""
+@pytest.mark.parametrize("count", [20, pytest.param(120, marks=pytest.mark.wide)])
+async def test_server_survives_random_and_mutated_bytes(count: int) -> None:
+    """Many streams: noise, and a real client's bytes with mutations."""
     chance = random.Random(20)
     async with attacked() as target:
         honest = await recorded(target)
-        for batch in range(batches):
-            await target.throw_all("noise", noise(chance, 60), seed=batch)
-            await target.throw_all("mutated", mutated(honest, chance, 240), seed=batch)
-            await target.unharmed()
-        assert target.inputs == {"noise": 60 * batches, "mutated": 240 * batches}
+        await target.throw_all("noise", noise(chance, count), seed=0)
+        await target.throw_all("mutated", mutated(honest, chance, 4 * count), seed=0)
+        await target.unharmed()
+        assert target.inputs == {"noise": count, "mutated": 4 * count}
 
 
-@pytest.mark.parametrize(
-    "front", ["access", *(pytest.param(each, marks=pytest.mark.wide) for each in ("tls", "unix", "sqlite"))]
-)
+@pytest.mark.wide
+@pytest.mark.parametrize("front", ["access", "tls", "unix", "sqlite"])
 async def test_every_front_survives_all_kinds_of_hostile_input(front: str) -> None:
     """A sample of all: noise, mutated streams, each invalid frame, and messages to every method."""
     chance = random.Random(21)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,24 +12,15 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import PingAckReceived, ResponseReceived, StreamReset, TrailersReceived
 from h2.settings import SettingCodes
-from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame
+from hyperframe.frame import DataFrame, PingFrame, RstStreamFrame, SettingsFrame
 
 from headway import rpc
-from headway.client import Client
 from headway.errors import HeadwayError
 from headway.events import ConnectionEnded
-from headway.resource import Changes, EndOfSnapshot, pb
 from headway.rpc import Limits, Rate, WireLimits
-from headway.service import WATCH_LIST
 from tests.helpers.service_errors import status_of
-from tests.rpc.hostile_kit import steps_while_idle
 from tests.rpc.raw_kit import HEADERS, connected, tcp, until_closed
-from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, WAIT, Text, app, served
-
-
-async def read_all(items: AsyncIterator[Any]) -> None:
-    async for _ in items:
-        pass
+from tests.rpc.rpc_kit import COUNT, ECHO, FLOOD, TEXTS, WAIT, Text, served
 
 
 def resets() -> bytes:
@@ -138,42 +128,12 @@ async def _answered(protocol: Any) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_endless_headers_end_the_connection() -> None:
-    """A header block in endless continuations is refused before it takes memory."""
-    async with served() as it, connected(it.where) as raw:
-        begin = HeadersFrame(1, b"")
-        piece = ContinuationFrame(1, b"x" * 1000).serialize()
-        with contextlib.suppress(trio.BrokenResourceError):
-            await raw.stream.send_all(begin.serialize() + piece * 100)
-            await raw.goaway()
-        # The server reads no further, whether or not its GOAWAY was received.
-        with pytest.raises(trio.BrokenResourceError):  # noqa: PT012
-            while True:
-                await raw.stream.send_all(piece)
-
-
 async def test_oversized_headers_end_the_connection() -> None:
     """The limit holds for decompressed metadata, too."""
     async with served() as it, connected(it.where) as raw:
         raw.h2.send_headers(1, [*HEADERS, *((f"x-{number}", "y" * 1000) for number in range(30))])
         await raw.flush()
         assert (await raw.goaway()) is not None
-
-
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 1000, bytes(range(256)) * 20])
-async def test_input_that_is_not_http2_ends_only_its_own_connection(garbage: bytes) -> None:
-    reported: list[Any] = []
-    async with served(report=lambda *said: reported.append(said), limits=Limits(handshake_timeout=5)) as it:
-        async with connected(it.where) as raw:
-            await raw.stream.send_all(garbage)
-            with trio.move_on_after(0.2):
-                await raw.goaway()
-        async with tcp(it.where) as other:
-            await other.send_all(garbage)
-            await until_closed(other)
-        async with rpc.open_channel(it.where) as channel:
-            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
-    assert not reported
 
 
 async def test_stream_beyond_the_limit_is_refused() -> None:
@@ -219,21 +179,6 @@ async def test_missing_request_times_out() -> None:
         await until_closed(silent)
 
 
-async def test_calls_of_a_vanished_peer_are_canceled() -> None:
-    """The peer gets a ping. Without an answer its calls are canceled."""
-    async with (
-        served(limits=Limits(wire=WireLimits(keepalive_interval=0.5, keepalive_timeout=0.5))) as it,
-        connected(it.where) as raw,
-    ):
-        raw.h2.send_headers(1, HEADERS)
-        raw.h2.send_data(1, rpc.framed(b"\x0a\x010"), end_stream=True)
-        await raw.flush()
-        await it.echo.until_waiting(1)
-        # Nothing is read from here on, so no ping is answered.
-        await it.echo.until_waiting(0)
-        assert it.echo.cancelled == 1
-
-
 async def test_idle_peer_that_answers_pings_is_kept(mock_clock: trio.testing.MockClock) -> None:
     limits = Limits(wire=WireLimits(keepalive_interval=10, keepalive_timeout=15))
     async with served(limits=limits, patience=1000.0) as it, rpc.open_channel(it.where) as channel:
@@ -268,62 +213,6 @@ async def test_client_that_does_not_read_costs_one_window_and_delays_no_other() 
         assert sent < 80
         for _ in range(100):
             await anext(slow)
-
-
-async def test_client_that_never_reads_is_disconnected() -> None:
-    """It is disconnected after the stall timeout, to release what it holds, such as a snapshot."""
-    async with (
-        served(limits=Limits(wire=WireLimits(stall_timeout=0.2))) as it,
-        rpc.open_channel(it.where, decoders=TEXTS) as channel,
-        channel.stream(FLOOD, Text()) as slow,
-    ):
-        await anext(slow)
-        await it.echo.flood_ended.wait()
-        with pytest.raises(HeadwayError) as caught:
-            await read_all(slow)
-        assert status_of(caught.value) is Status.UNAVAILABLE
-
-
-async def test_slow_watcher_receives_every_change_once_and_in_order() -> None:
-    """While it reads nothing, more is written than fits on the way."""
-    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
-        local = Client(rpc.InProcessChannel(it.services), app.registry)
-        request = pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
-        async with channel.stream(WATCH_LIST, request) as slow, channel.stream(WATCH_LIST, request) as quick:
-            for items in (slow, quick):
-                assert isinstance(await anext(items), EndOfSnapshot)
-            wanted: list[int] = []
-            for number in range(60):
-                written = await local.write(THING.new(f"thing-{number}", Text(text="x" * 50_000)))
-                wanted.append(int(written.version))
-            for items in (quick, slow):
-                heard: list[int] = []
-                while len(heard) < len(wanted):
-                    item = await anext(items)
-                    if isinstance(item, Changes):
-                        heard += [change.revision for change in item.changes]
-                assert heard == wanted
-
-
-async def test_idle_streams_run_no_task() -> None:
-    """They neither poll nor have timers, except for the keepalive of the connection."""
-    async with (
-        served() as it,
-        rpc.open_channel(it.where, decoders=TEXTS) as channel,
-        trio.open_nursery() as nursery,
-    ):
-
-        async def watch() -> None:
-            async with channel.stream(COUNT, Text(text="0")) as items:
-                async for _ in items:
-                    pass
-
-        for _ in range(200):
-            nursery.start_soon(watch)
-        await it.echo.until_waiting(200)
-        await trio.testing.wait_all_tasks_blocked(0.1)
-        assert await steps_while_idle(0.5) < 50
-        nursery.cancel_scope.cancel()
 
 
 async def test_goaway_lets_begun_calls_finish() -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -23,12 +20,12 @@ from headway.events import StreamOpened
 from headway.informers import Informers
 from headway.pauses import PAUSE
 from headway.reconcile import Gate
-from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
+from headway.resource import Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
 from headway.run import EveryKey, Owed, Run, Supervisor
 from headway.service import WATCH_LIST, copied
 from tests.helpers.service_errors import status_of
-from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
+from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, Served, Text, app, served
 
 READ = "/headway.resource.v1.ResourceService/Read"
 
@@ -57,56 +54,6 @@ async def test_client_works_over_the_network() -> None:
             await client.read(THING, "a")
         with pytest.raises(InvalidArgument):
             await client.read(THING, "Not A Name")
-
-
-async def test_watch_delivers_the_snapshot_its_end_and_every_change() -> None:
-    async with clients() as (_, client, _):
-        await client.write(THING.new("before", Text(text="1")))
-        async with client.watch(THING) as events:
-            first = await anext(events)
-            assert isinstance(first, headway.client.Upserted)
-            assert first.resource.data.text == "1"
-            assert isinstance(await anext(events), headway.client.SnapshotEnd)
-            written = await client.write(THING.new("after", Text(text="2")))
-            event = await _change(events)
-            assert isinstance(event, headway.client.Upserted)
-            assert (event.resource.id.name, event.revision) == ("after", int(written.version))
-            await client.delete(written)
-            event = await _change(events)
-            assert isinstance(event, headway.client.Deleted)
-            assert event.resource.id.name == "after"
-
-
-async def _change(events: Any) -> Any:
-    while True:
-        event = await anext(events)
-        if not isinstance(event, headway.client.Progress):
-            return event
-
-
-async def test_watch_resumes_at_its_last_position() -> None:
-    """It resumes without a snapshot, and loses or repeats nothing."""
-    async with served() as it:
-        local = Client(rpc.InProcessChannel(it.services), app.registry)
-        await local.write(THING.new("a", Text(text="1")))
-        async with rpc.open_channel(it.where, decoders=DECODERS) as channel:
-            async with channel.stream(WATCH_LIST, _everything()) as items:
-                assert isinstance(await anext(items), SnapshotChunk)
-                end = await anext(items)
-                assert isinstance(end, EndOfSnapshot)
-            await local.write(THING.new("b", Text(text="2")))
-            await local.write(THING.new("c", Text(text="3")))
-            request = _everything()
-            request.resume_after = end.position.message()
-            async with channel.stream(WATCH_LIST, request) as items:
-                first = await anext(items)
-                assert first == Bookmark(end.position, resumed=True)
-                names: list[str] = []
-                while len(names) < 2:
-                    item = await anext(items)
-                    if isinstance(item, Changes):
-                        names += [change.resource.id.name for change in item.changes if change.resource.id]
-                assert names == ["b", "c"]
 
 
 def _everything() -> pb.WatchListRequest:
@@ -271,25 +218,6 @@ async def test_another_connection_is_opened_before_streams_run_out() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_lost_connection_ends_its_calls_with_unavailable() -> None:
-    """They are not sent again, because the server had begun with them."""
-    async with served() as it, rpc.open_channel(it.where) as channel:
-        failures: list[HeadwayError] = []
-
-        async def call() -> None:
-            with pytest.raises(HeadwayError) as caught:
-                await channel.unary(WAIT, Text(), Text)
-            failures.append(caught.value)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(call)
-            await it.echo.until_waiting(1)
-            for protocol in list(it.server._connections):
-                protocol.abort()
-        assert [status_of(error) for error in failures] == [Status.UNAVAILABLE]
-        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
-
-
 async def test_one_registry_serves_every_interface() -> None:
     """The interfaces are: in process without copying, in process with copying, and over the network."""
     async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as remote:
@@ -389,8 +317,3 @@ async def test_change_is_encoded_once_for_all_watchers() -> None:
             written = await local.write(THING.new("late", Text(text="1")))
         assert received == [int(written.version)] * 100
         assert it.encodings.encoded == 11
-
-
-def test_import_headway_does_not_load_the_network_modules() -> None:
-    code = "import headway, sys; sys.exit('trio_asyncio' in sys.modules or 'headway.rpc.server' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -203,22 +203,6 @@ async def test_stop_finishes_calls_and_ends_streams() -> None:
     assert replies == ["late"]
 
 
-async def test_stop_ends_calls_that_exceed_the_grace() -> None:
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery, served(grace=0.1) as it:
-            failures: list[Status] = []
-
-            async def client() -> None:
-                async with rpc.open_channel(it.where) as channel:
-                    with pytest.raises(HeadwayError) as caught:
-                        await channel.unary(WAIT, Text(), Text)
-                    failures.append(status_of(caught.value))
-
-            nursery.start_soon(client)
-            await it.echo.until_waiting(1)
-        assert failures == [Status.UNAVAILABLE]
-
-
 async def test_tls_and_mutual_tls_verify_certificates(tmp_path: Path) -> None:
     """A client trusts only the right authority. A server that requires a certificate refuses a client without one."""
     made = certificates(tmp_path)

@@ -22,7 +22,7 @@ from grpclib.client import Channel
 from headway import rpc
 from headway.client import Client
 from headway.protobuf import decode, encode
-from headway.resource import AnyMessage, pb
+from headway.resource import pb
 from headway.rpc import ServerReflectionRequest, ServerReflectionResponse
 from tests.helpers.stock import StockClient
 from tests.rpc.rpc_kit import ECHO, THING, WAIT, Served, Text, app, certificates, served
@@ -278,23 +278,6 @@ async def test_standard_health_service_answers_check_and_watch() -> None:
             await first.wait()
             it.health.set("headway.resource.v1.ResourceService", serving=False)
         assert seen == [serving, not_serving]
-
-
-def test_resource_encoding_is_readable_by_protobuf(generated: Any) -> None:
-    """The compiled codec writes the bytes, and protobuf's own library reads them."""
-    pb2, _ = generated
-    resource = pb.Resource(
-        id=pb.Id(name="a", type=pb.Type(kind="Thing")),
-        metadata={"k": "v"},
-        data=AnyMessage(type_url="u", value=b"\x00"),
-    )
-    read = pb2.Resource.FromString(encode(resource))
-    assert (read.id.name, read.id.type.kind, dict(read.metadata), read.data.value) == (
-        "a",
-        "Thing",
-        {"k": "v"},
-        b"\x00",
-    )
 
 
 async def test_reflection_describes_the_services_under_both_names() -> None:

@@ -289,6 +289,7 @@ async def test_memory_of_a_thousand_handshakes_is_released(tmp_path: Path) -> No
             await trio.sleep(0.1)
 
 
+@pytest.mark.wide
 async def test_strangers_cannot_shut_out_a_client_by_taking_all_descriptors() -> None:
     """500 idle connections to a process that may open 300 descriptors produce few log lines."""
     async with serving(descriptors=300) as server:
