@@ -162,12 +162,6 @@ PLACES = [
 ]
 """A function that opens a store and a caller of a service on it. The default run uses each store and transport once."""
 
-TABLE_PLACES = [
-    pytest.param(PLACES[0].values, id=PLACES[0].id),
-    *(pytest.param(each.values, id=each.id, marks=pytest.mark.wide) for each in PLACES[1:]),
-]
-"""The same for tests that are tables of hundreds of rows, by the fixture ``anywhere``: the default run uses one."""
-
 
 @asynccontextmanager
 async def over_the_network(

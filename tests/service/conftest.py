@@ -14,6 +14,12 @@ from headway.storage import Backend, MemoryBackend, open_store
 from tests.helpers.calls import PLACES, Calls, Interrupted, over_the_network
 from tests.helpers.declared import registry
 
+TABLE_PLACES = [
+    pytest.param(each.values, id=each.id, marks=[pytest.mark.wide] * (each.id != "memory, in process"))
+    for each in PLACES
+]
+"""The places of tests that are tables of hundreds of rows, by the fixture ``anywhere``: the default run uses one."""
+
 
 def a_store(kind: str, folder: Path) -> AbstractAsyncContextManager[Backend]:
     return open_store("memory:" if kind == "memory" else f"sqlite:{folder / 'store.db'}")

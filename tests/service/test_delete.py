@@ -17,11 +17,7 @@ from headway.storage import Backend, Fence, Operation
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import (
     NOTE,
-    NOTE_V2,
-    PLANET,
-    REGION,
     ULID,
-    UNKNOWN,
     a_note,
     an_id,
     id_of,
@@ -29,23 +25,6 @@ from tests.helpers.declared import (
     text_of,
     uid_of,
 )
-
-
-@pytest.mark.parametrize(
-    ("id", "said"),
-    [
-        (None, "id is required"),
-        (pb.Id(name="one"), "id.type is required"),
-        (an_id(""), "id of tests.v1.Note: name is required"),
-        (an_id("One"), "name 'One' is not a valid name"),
-        (an_id(type=UNKNOWN), "id.type: type tests.v1.Nothing is not registered"),
-        (an_id(type=REGION, namespace="up"), "namespace 'up' must be empty: the type is partition-scoped"),
-        (an_id(type=PLANET, partition="up"), "must be empty: the type is cluster-scoped"),
-    ],
-)
-async def test_invalid_id_is_refused_with_the_field(in_memory: Calls, id: pb.Id | None, said: str) -> None:
-    """The refusals are the same as in Read."""
-    await refused(in_memory.delete(id), Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize("with_version", [False, True])
@@ -126,14 +105,6 @@ async def test_marked_resource_without_finalizers_is_removed_by_the_next_delete(
     reply = await calls.delete(an_id())
     assert reply.resource is None
     assert await calls.names(NOTE) == []
-
-
-async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
-    """Consul answers INTERNAL."""
-    await calls.write(a_note(type=NOTE_V2))
-    said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
-    await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
-    assert await calls.names(NOTE_V2) == ["one"]
 
 
 async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls) -> None:

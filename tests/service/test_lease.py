@@ -39,23 +39,6 @@ async def test_raised_fence_reaches_watchers_as_a_bookmark(calls: Calls) -> None
         assert bookmark.position == at(reply.position)
 
 
-async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
-    """The term is compared first, then the number.
-
-    An equal or lower fence is refused as fenced, and the error has the present fence.
-    """
-    for _ in range(5):
-        await calls.raise_fence()
-    await calls.raise_fence(term=5, number=3)
-    here = calls.revision
-    for term, number in ((5, 3), (5, 2), (4, 9)):
-        call = calls.raise_fence(term=term, number=number)
-        await refused(call, Status.FAILED_PRECONDITION, "the fence of painter is at (5, 3)", reason=Reason.FENCED)
-    assert calls.revision == here
-    assert (await calls.raise_fence(term=5, number=4)).fence == pb.Fence(controller="painter", term=5, number=4)
-    assert (await calls.raise_fence(number=0)).fence == pb.Fence(controller="painter", term=6)
-
-
 async def test_controllers_and_members_have_separate_fences(calls: Calls) -> None:
     """Raising one fence supersedes no other."""
     first = (await calls.raise_fence("painter", "a")).fence

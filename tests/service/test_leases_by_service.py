@@ -144,31 +144,6 @@ async def test_prefix_is_bounded_like_a_name(prefix: str) -> None:
     assert len(said) < 300
 
 
-async def test_values_at_the_bounds_are_accepted() -> None:
-    """The shortest and the longest values are valid."""
-    leases = Leases(MemoryBackend())
-    for name, ttl in (
-        ("a", 1_000),
-        ("a" * 255, 3_600_000),
-        ("members/staff/Host-1.local:99", 1_000),
-        ("a/b#c", 1_000),
-    ):
-        assert (await leases.acquire("h" * 255, name, ttl_ms=ttl, wait_ms=20_000, attempt="a" * 255)).acquired
-
-
-async def test_lease_is_free_exactly_when_its_time_has_passed(mock_clock: MockClock) -> None:
-    """The monotonic clock decides, whatever the wall clock shows."""
-    leases = Leases(MemoryBackend())
-    await leases.acquire()
-    mock_clock.jump(9.5)
-    assert (await leases.acquire("grace")).retry_after_ms == 500
-    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=1)
-    mock_clock.jump(9.5)
-    assert not (await leases.acquire("grace")).acquired
-    mock_clock.jump(0.5)
-    assert (await leases.acquire("grace")).acquired
-
-
 async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> None:
     """A single waiter acquires the lease at the moment of the release. The others continue to wait."""
     await leases.acquire()
@@ -191,19 +166,6 @@ async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> 
             third = await answers.receive()
     assert third.acquired
     assert second.term < third.term
-
-
-async def test_late_release_does_not_end_a_renewed_lease(leases: Leases) -> None:
-    """This holds even if the holder repeats the attempt that it is about to release: the answer has a new term."""
-    released = await leases.acquire("grace", attempt="one")
-    # Grace has sent a release and then a new request, which overtakes the release. Ada's request comes last.
-    again = await leases.acquire("grace", attempt="one")
-    await leases.call("Release", name="staff/accounts", holder="grace", term=released.term)
-    other = await leases.acquire("ada", attempt="two")
-    assert again.acquired
-    assert not other.acquired
-    assert (other.holder, other.term) == ("grace", again.term)
-    assert again.term > released.term
 
 
 async def test_only_the_newest_waiting_request_of_an_attempt_acquires_the_lease(leases: Leases) -> None:

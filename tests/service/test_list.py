@@ -10,7 +10,7 @@ from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
 from headway.protobuf import encode
-from headway.resource import Position, ResourceType, pb
+from headway.resource import Position, pb
 from headway.service import POSITION
 from headway.service._position import current_position
 from headway.storage import MemoryBackend, open_watch, owned_parts
@@ -57,36 +57,6 @@ WRONG: list[tuple[pb.Type | None, pb.Tenancy, str, str]] = [
 Consul's List accepts a tenancy on a cluster-scoped type.
 """
 
-PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
-
-# The meanings of empty units and of stars.
-TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
-    (NOTE, "", "", ["default-default"]),
-    (NOTE, "", "default", ["default-default"]),
-    (NOTE, "default", "", ["default-default"]),
-    (NOTE, "*", "", ["default-default", "far-default"]),
-    (NOTE, "", "*", ["default-default", "default-up"]),
-    (NOTE, "*", "*", ["default-default", "default-up", "far-default", "far-up"]),
-    (NOTE, "far", "up", ["far-up"]),
-    (NOTE, "nowhere", "", []),
-    (REGION, "", "", ["default-"]),
-    (REGION, "*", "", ["default-", "far-"]),
-    (REGION, "*", "*", ["default-", "far-"]),
-    (REGION, "far", "", ["far-"]),
-    (PLANET, "", "", ["x-"]),
-    (PLANET, "*", "*", ["x-"]),
-]
-
-
-async def fill(calls: Calls) -> None:
-    """Store one note in every place, named after the place, and a resource of each other scope."""
-    await calls.make_room(*PLACES)
-    for partition, namespace in PLACES:
-        await calls.write(a_note(f"{partition}-{namespace}", partition=partition, namespace=namespace))
-    for partition in ("default", "far"):
-        await calls.write(a_note(f"{partition}-x", type=REGION, partition=partition))
-    await calls.write(a_note("x-x", type=PLANET))
-
 
 @pytest.mark.parametrize(("type", "tenancy", "prefix", "said"), WRONG)
 async def test_invalid_request_is_refused_with_the_field(
@@ -100,16 +70,6 @@ async def test_tenancy_is_required(in_memory: Calls) -> None:
     """A request for everything must say so with stars."""
     said = "tenancy is required; its units may be '*' for any"
     await refused(in_memory.list_type(a_type()), Status.INVALID_ARGUMENT, said)
-
-
-async def test_list_is_of_the_requested_tenancy(calls: Calls) -> None:
-    """Empty units mean the default ones, and stars match any. The list of a missing tenancy is empty."""
-    await fill(calls)
-    for type, partition, namespace, expected in TENANCIES:
-        reply = await calls.list_type(a_type(type), within(partition, namespace))
-        names = [id_of(each).name for each in reply.resources]
-        assert [name.removesuffix("x") for name in names] == expected, (type, partition, namespace)
-        assert at(reply.position) == calls.backend.position
 
 
 async def test_list_has_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:

@@ -24,6 +24,11 @@ from headway.resource import pb
 from tests.helpers.list_program import BUDGET, COUNT, LARGE_COUNT, LARGE_SIZE, MIB, PAGE, SIZE
 from tests.rpc.raw_kit import HEADERS, Raw, tcp
 
+pytestmark = [
+    pytest.mark.wide,
+    pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc"),
+]
+
 LIST = "/headway.resource.v1.ResourceService/List"
 BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 WATCH = "/headway.resource.v1.ResourceService/WatchList"
@@ -125,8 +130,6 @@ async def listed(program: Program) -> int:
         return len((await channel.unary(LIST, request, pb.ListResponse)).resources)
 
 
-@pytest.mark.wide
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
 async def test_unread_snapshots_take_bounded_memory_in_all(tmp_path: Path) -> None:
     async with program(tmp_path) as served, AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(3 * PATIENCE))
@@ -135,7 +138,6 @@ async def test_unread_snapshots_take_bounded_memory_in_all(tmp_path: Path) -> No
         assert served.memory("VmHWM") - before < BOUND
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
 async def test_unread_lists_take_bounded_memory_in_all(tmp_path: Path) -> None:
     """A client that reads is served meanwhile, and the memory is returned once the others have left."""
     with trio.fail_after(3 * PATIENCE):
@@ -156,7 +158,6 @@ async def test_unread_lists_take_bounded_memory_in_all(tmp_path: Path) -> None:
                 await trio.testing.wait_all_tasks_blocked(0.1)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
 async def test_lists_of_large_resources_take_bounded_memory_in_all(tmp_path: Path) -> None:
     """Pages and lists by owner are read in parts that end at their bytes, and not at their number of resources."""
     async with program(tmp_path, "large") as served, AsyncExitStack() as stack:

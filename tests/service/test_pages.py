@@ -14,7 +14,7 @@ from headway.client import Client
 from headway.resource import pb
 from headway.storage import MemoryBackend, list_part
 from tests.helpers.calls import Calls, at, refused
-from tests.helpers.declared import CHILD, NOTE, NOTE_V2, a_note, a_type, an_id, id_of, registry
+from tests.helpers.declared import CHILD, NOTE, NOTE_V2, a_note, a_type, id_of, registry
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
@@ -130,18 +130,6 @@ async def test_position_of_a_page_is_that_of_its_first_read(calls: Calls, monkey
     reply = await calls.list_type(a_type(), EVERYWHERE, page_size=1, metadata_filter="red=True")
     assert [id_of(each).name for each in reply.resources] == ["c"]
     assert at(reply.position) == began
-
-
-async def test_unchanged_resource_is_on_exactly_one_page(calls: Calls) -> None:
-    """Keys have a single order. If the last resource of a page is deleted, its position stays valid."""
-    for name in ("b", "d", "f", "h"):
-        await calls.write(a_note(name))
-    first = await calls.list_type(a_type(), EVERYWHERE, page_size=2)
-    await calls.delete(an_id("d"))
-    for name in ("a", "c", "e", "g"):
-        await calls.write(a_note(name))
-    rest = await calls.list_type(a_type(), EVERYWHERE, page_token=first.next_page_token)
-    assert [id_of(each).name for each in rest.resources] == ["e", "f", "g", "h"]
 
 
 async def test_token_of_another_query_or_store_is_refused(calls: Calls) -> None:

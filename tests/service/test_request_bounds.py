@@ -216,7 +216,7 @@ PAYLOADS: dict[str, tuple[ResourceType[Any], bytes, bytes]] = {
 
 
 @pytest.mark.parametrize(
-    "what", [pytest.param(each, marks=[pytest.mark.wide] * (each == "fields of messages in it")) for each in PAYLOADS]
+    "what", [pytest.param(each, marks=[pytest.mark.wide] * each.startswith("fields")) for each in PAYLOADS]
 )
 async def test_number_of_payload_fields_is_bounded(what: str) -> None:
     """Two million empty strings in a hook blocked the event loop for a second.
@@ -235,7 +235,7 @@ async def test_number_of_payload_fields_is_bounded(what: str) -> None:
     await calls.write(fits)
 
 
-@pytest.mark.parametrize("limit", [MOST // 2, MOST * 2])
+@pytest.mark.parametrize("limit", [1000, pytest.param(MOST * 2, marks=pytest.mark.wide)])
 async def test_type_may_allow_more_or_fewer_fields(limit: int) -> None:
     type = ResourceType("tests", "v1", "Own", Note, max_fields=limit)
     known = registry()

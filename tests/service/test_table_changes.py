@@ -9,10 +9,11 @@ import pytest
 
 from headway.errors import HeadwayError
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
-from tests.helpers.calls import TABLE_PLACES, Calls
+from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of
 from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
+from tests.service.conftest import TABLE_PLACES
 
 NORMAL, HELD, WITH_STATUS, OWNED = "normal", "normal, finalizers", "normal, with a status", "normal, with an owner"
 MARKED, BARE = "marked, finalizers", "marked, no finalizers"

@@ -10,11 +10,11 @@ from headway.errors import HeadwayError, InvalidArgument
 from headway.protobuf import field, message
 from headway.resource import Hooks, Reference, Registry, Resource, ResourceId, ResourceType, Scope, pb, tenancy_within
 from headway.storage import Backend
-from tests.helpers.calls import PLACES, TABLE_PLACES, Calls
+from tests.helpers.calls import PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
 from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
-from tests.service.conftest import reached
+from tests.service.conftest import TABLE_PLACES, reached
 
 REFUSED = "an owner is an id, and every id is refused if it has units that its type doesn't have"
 

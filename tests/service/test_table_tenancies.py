@@ -9,10 +9,11 @@ import pytest
 from headway.errors import HeadwayError
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.storage import Put
-from tests.helpers.calls import TABLE_PLACES, Calls
+from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
 from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
+from tests.service.conftest import TABLE_PLACES
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
 ALL = "default.default default.up far.default far.up"

@@ -16,7 +16,6 @@ from tests.helpers.declared import (
     NOTE_V2,
     PLANET,
     REGION,
-    ULID,
     a_note,
     a_type,
     an_id,
@@ -107,19 +106,6 @@ async def test_concurrent_deletions_of_an_owner_leave_one_tombstone(
     assert (await racing.delete(an_id("boss"))).resource is None
     assert len(await tombstones(calls)) == 1
     assert autojump_clock.current_time() < 0.2
-
-
-async def test_write_of_a_tombstone_is_refused(calls: Calls) -> None:
-    """A tombstone would delete the children of a living owner. MutateAndValidate refuses it, too."""
-    forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
-    said = "only the service writes tombstones"
-    await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
-    await refused(calls.mutate_and_validate(forged), Status.INVALID_ARGUMENT, said)
-    boss = await calls.stored(a_note("boss"))
-    await calls.write(a_note("child", owner=boss.id))
-    await calls.delete(id_of(boss))
-    (tombstone,) = await tombstones(calls)
-    await refused(calls.write(tombstone), Status.INVALID_ARGUMENT, said)
 
 
 async def test_tombstone_can_be_deleted_once_nothing_is_owned(calls: Calls) -> None:

@@ -199,6 +199,8 @@ VARIANTS = {
     "Write of empty entries",
     "List by a long filter",
     "WatchList of a rare prefix",
+    "MutateAndValidate",
+    "List",
 }
 """Requests that cost the same parts as one of the others, with other bytes."""
 

@@ -62,7 +62,7 @@ async def list_teams(client: Client) -> object:
     return await client.list(TEAM)
 
 
-@pytest.mark.parametrize("call", [watch_teams, list_teams])
+@pytest.mark.parametrize("call", [pytest.param(watch_teams, marks=pytest.mark.wide), list_teams])
 async def test_neighbor_waits_for_a_few_parts_of_many_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:

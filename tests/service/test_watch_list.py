@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 from grpclib.const import Status
@@ -15,26 +13,22 @@ from headway.resource import (
     Changes,
     EndOfSnapshot,
     Position,
-    ResourceType,
     SnapshotChunk,
     StreamItem,
     pb,
 )
-from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import (
     NOTE,
     NOTE_V2,
     PLANET,
-    REGION,
     a_note,
     a_status,
     a_type,
     an_id,
     id_of,
-    registry,
 )
-from tests.service.test_list import TENANCIES, WRONG, fill, within
+from tests.service.test_list import WRONG
 from tests.versions.test_shown import heard
 
 
@@ -65,21 +59,6 @@ async def test_invalid_request_is_refused_with_the_field(
     """The refusal comes with the first item, as it does from a server."""
     async with in_memory.watch(type, tenancy, prefix) as items:
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
-
-
-async def test_watch_is_of_the_requested_tenancy(calls: Calls) -> None:
-    """The rules are the same as in List. Without a tenancy, a watch covers every tenancy that the scope has."""
-    await fill(calls)
-    rows = [(type, within(partition, namespace), expected) for type, partition, namespace, expected in TENANCIES]
-    absent: list[tuple[ResourceType[Any], pb.Tenancy | None, list[str]]] = [
-        (NOTE, None, ["default-default", "default-up", "far-default", "far-up"]),
-        (REGION, None, ["default-", "far-"]),
-        (PLANET, None, ["x-"]),
-    ]
-    for type, tenancy, expected in [*rows, *absent]:
-        names = await snapshot(calls, a_type(type), tenancy)
-        assert [name.removesuffix("x") for name in names] == expected, (type, tenancy)
-    assert await snapshot(calls, a_type(), None, "far-u") == ["far-up"]
 
 
 async def test_stream_has_a_snapshot_its_end_and_every_change(calls: Calls) -> None:
@@ -120,24 +99,6 @@ async def test_changes_of_other_kinds_advance_a_stream_by_bookmarks_alone(calls:
         await take(items, 1)
         await calls.write(a_note(type=PLANET))
         assert await anext(items) == Bookmark(calls.backend.position)
-
-
-async def test_filtered_stream_omits_everything_outside(calls: Calls) -> None:
-    """The filter is a tenancy or a prefix. It applies to the snapshot and to the changes after it."""
-    await calls.make_room(("default", "up"))
-    await calls.write(a_note("a-one"))
-    await calls.write(a_note("b-one"))
-    async with calls.watch(a_type(), within(), "a-") as items:
-        there, _ = await take(items, 2)
-        assert isinstance(there, SnapshotChunk)
-        assert [id_of(each).name for each in there.resources] == ["a-one"]
-        await calls.write(a_note("b-two"))
-        await calls.write(a_note("a-two", namespace="up"))
-        await calls.write(a_note("a-two"))
-        heard = changes(await take(items, 1))
-        assert [(id_of(change.resource).name, change.resource.version) for change in heard] == [
-            ("a-two", str(calls.revision))
-        ]
 
 
 async def test_snapshot_omits_other_versions_of_the_kind(calls: Calls) -> None:
@@ -263,21 +224,6 @@ async def test_stream_begins_only_if_the_callers_position_is_in_the_history(call
     for lost in (here._replace(store_id="elsewhere"), here._replace(session="lost")):
         async with calls.watch(a_type(), resume_after=after, known=lost.message()) as items:
             await refused(anext(items), Status.DATA_LOSS, f"position {lost.revision}")
-
-
-async def test_watcher_that_falls_too_far_behind_is_refused(calls: Calls) -> None:
-    """There is never a gap: the stream ends with OUT_OF_RANGE, and so does a resumption from its end."""
-    backend = MemoryBackend(max_changes=5)
-    short = Calls(backend, registry())
-    async with short.watch(a_type()) as items:
-        await take(items, 1)
-        seen = backend.position
-        for number in range(20):
-            await short.write(a_note(f"note-{number}"))
-        await refused(anext(items), Status.OUT_OF_RANGE, "too far behind")
-    async with short.watch(a_type(), resume_after=seen.message()) as items:
-        await refused(anext(items), Status.OUT_OF_RANGE, "history after revision 0 was compacted")
-    assert calls.revision == 0
 
 
 async def test_events_arrive_only_when_they_can_be_read(calls: Calls) -> None:

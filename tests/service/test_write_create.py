@@ -155,25 +155,6 @@ async def test_owner_deleted_before_the_commit_refuses_the_child(
     assert autojump_clock.current_time() < 0.2
 
 
-async def test_owner_is_set_at_creation_only(calls: Calls) -> None:
-    """The owner can be neither added, removed nor replaced. The error names the present owner."""
-    boss = await calls.stored(a_note("boss"))
-    await calls.write(a_note("other"))
-    await calls.write(a_note("owned", owner=an_id("boss")))
-    await calls.write(a_note("free"))
-    uid = uid_of(boss)
-    for resource, said in (
-        (a_note("owned"), f"it is Note boss with uid {uid}, not none"),
-        (a_note("owned", owner=an_id("other")), f"it is Note boss with uid {uid}, not Note other with uid (any)"),
-        (
-            a_note("owned", owner=an_id("boss", uid=ULID)),
-            f"it is Note boss with uid {uid}, not Note boss with uid {ULID}",
-        ),
-        (a_note("free", owner=an_id("boss", uid=uid)), f"it is none, not Note boss with uid {uid}"),
-    ):
-        await refused(calls.write(resource), Status.INVALID_ARGUMENT, "owner can only be set at creation", said)
-
-
 async def test_hooks_change_and_refuse_resources(calls: Calls) -> None:
     """The result of mutate is validated and stored. Changes that validate makes to its own copy are not."""
     stored = await calls.stored(a_note("one", "", HOOKED))

@@ -6,9 +6,9 @@ import pytest
 from grpclib.const import Status
 
 from headway.protobuf import encode
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, AnyMessage, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, AnyMessage
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, NOTE_V2, Note, a_note, an_id
+from tests.helpers.declared import NOTE, Note, a_note, an_id
 
 MARK = "2024-02-02T10:00:00Z"
 
@@ -38,43 +38,6 @@ async def test_marked_resource_is_frozen(calls: Calls, text: str, metadata: dict
     frozen = "Note one is marked for deletion: only finalizers may be removed from it now"
     await refused(calls.write(write), Status.INVALID_ARGUMENT, frozen, said)
     assert (await calls.read(an_id())).resource == before
-
-
-async def test_mark_cannot_be_removed_by_a_write_with_a_version(calls: Calls) -> None:
-    """A requested deletion is final."""
-    await calls.write(a_note(metadata={FINALIZERS: "a b"}))
-    marked = (await calls.delete(an_id())).resource
-    assert marked is not None
-    write = a_note(version=marked.version, metadata={FINALIZERS: "a"})
-    await refused(calls.write(write), Status.INVALID_ARGUMENT, "changes metadata.deletionTimestamp")
-
-
-async def test_finalizers_are_removed_one_by_one_or_together(calls: Calls) -> None:
-    """Any finalizers may stay, but not all of them."""
-    await calls.write(a_note(metadata={FINALIZERS: "a b c"}))
-    await calls.delete(an_id())
-    assert (await calls.stored(a_note(metadata={FINALIZERS: "b c"}))).metadata[FINALIZERS] == "b c"
-    assert (await calls.stored(a_note(metadata={FINALIZERS: ""}))).metadata[FINALIZERS] == ""
-
-
-@pytest.mark.parametrize("text", ["", "changed"])
-async def test_marked_resource_without_finalizers_is_frozen(calls: Calls, text: str) -> None:
-    """Consul allows changes forever. Here, Delete is the only verb left, and the error says so."""
-    await calls.write(a_note(metadata={FINALIZERS: "a"}))
-    await calls.delete(an_id())
-    await calls.write(a_note(metadata={FINALIZERS: ""}))
-    await refused(calls.write(a_note("one", text)), Status.INVALID_ARGUMENT, "marked for deletion")
-    await calls.delete(an_id())
-    assert await calls.names(NOTE) == []
-
-
-async def test_marked_resource_keeps_its_version_of_the_kind(calls: Calls) -> None:
-    """An upgrade changes the stored resource as much as new data would."""
-    empty = pb.Resource(id=an_id(type=NOTE), metadata={FINALIZERS: "a b"})
-    await calls.write(empty)
-    await calls.delete(an_id())
-    upgrade = pb.Resource(id=an_id(type=NOTE_V2), metadata={FINALIZERS: "a"})
-    await refused(calls.write(upgrade), Status.INVALID_ARGUMENT, "changes the type's version")
 
 
 async def test_reencoded_data_is_no_change_of_a_marked_resource(calls: Calls) -> None:

@@ -15,7 +15,6 @@ from headway.storage import Put
 from tests.helpers.calls import Calls, Interrupted, at, refused, take
 from tests.helpers.declared import (
     NOTE,
-    NOTE_V2,
     PLANET,
     REGION,
     ULID,
@@ -196,33 +195,6 @@ async def test_unchanged_status_makes_no_commit_and_no_event(calls: Calls) -> No
     newer = await calls.stored(a_note())
     reply = await calls.write_status(id_of(stored), a_status(newer.generation, state=pb.ConditionState.FALSE))
     assert at(reply.position).revision == int(newer.version) + 1
-
-
-async def test_version_is_compared_only_if_given(calls: Calls) -> None:
-    """Without a version, concurrent writes to the resource don't matter."""
-    stored = await calls.stored(a_note())
-    newer = await calls.stored(a_note("one", "changed"))
-    said = f"Note one is stored at version {newer.version}, not {stored.version}; read it again"
-    wrong = calls.write_status(id_of(stored), a_status(), version=stored.version)
-    await refused(wrong, Status.ABORTED, said)
-    await calls.write_status(id_of(stored), a_status("0" + ULID[1:]))
-    right = (await calls.read(an_id())).resource
-    assert right is not None
-    await calls.write_status(id_of(stored), a_status(), version=right.version)
-
-
-async def test_status_of_a_missing_resource_is_not_found(calls: Calls) -> None:
-    """A missing resource and another incarnation are both NOT_FOUND, although the proto says otherwise."""
-    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
-    await calls.write(a_note())
-    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
-
-
-async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
-    """Consul answers INTERNAL."""
-    stored = await calls.stored(a_note(type=NOTE_V2))
-    call = calls.write_status(an_id(type=NOTE, uid=uid_of(stored)), a_status())
-    await refused(call, Status.INVALID_ARGUMENT, "Note one is stored as tests.v2.Note", "'v1'")
 
 
 async def test_marked_resource_accepts_a_status(calls: Calls) -> None:

@@ -6,9 +6,9 @@ import pytest
 from grpclib.const import Status
 
 from headway.api import Reason
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
+from headway.resource import FINALIZERS, pb
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, a_type, an_id, id_of, text_of, uid_of
+from tests.helpers.declared import NOTE, ULID, a_note, an_id, text_of, uid_of
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -28,55 +28,6 @@ async def test_uid_other_than_the_stored_one_is_refused(calls: Calls) -> None:
     call = calls.write(a_note("one", "lost", uid=ULID))
     await refused(call, Status.FAILED_PRECONDITION, said, reason=Reason.WRONG_UID)
     assert text_of((await calls.read(an_id())).resource) == "kept"
-
-
-async def test_write_with_a_version_applies_only_to_that_version(calls: Calls) -> None:
-    """A write at the stored version makes a new version.
-
-    Any other version is refused, and the error has the stored one.
-    """
-    first = await calls.stored(a_note("one", "a"))
-    second = await calls.stored(a_note("one", "b", version=first.version))
-    said = f"Note one is stored at version {second.version}, not {first.version}; read it again"
-    await refused(calls.write(a_note("one", "c", version=first.version)), Status.ABORTED, said)
-    assert text_of((await calls.read(an_id())).resource) == "b"
-
-
-async def test_other_version_of_the_kind_replaces_this_one_and_keeps_its_uid(calls: Calls) -> None:
-    """An upgrade is a write like any other."""
-    first = await calls.stored(a_note("one", "a", NOTE))
-    second = await calls.stored(a_note("one", "b", NOTE_V2))
-    assert uid_of(second) == uid_of(first)
-    assert id_of(second).type == a_type(NOTE_V2)
-    assert await calls.names(NOTE) == []
-    assert await calls.names(NOTE_V2) == ["one"]
-
-
-async def test_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> None:
-    """An absent status keeps the stored one. The error names a difference."""
-    first = await calls.stored(a_note())
-    kept = (await calls.write_status(id_of(first), a_status(first.generation))).resource
-    assert kept is not None
-    assert (await calls.stored(a_note())).status == kept.status
-    assert (await calls.stored(a_note(status=dict(kept.status)))).status == kept.status
-    for status, named in (
-        ({"mine": a_status(ULID)}, "mine differs"),
-        ({**kept.status, "other": a_status()}, "other differs"),
-        ({"other": a_status()}, "other, mine differs"),
-    ):
-        await refused(calls.write(a_note(status=status)), Status.INVALID_ARGUMENT, "use WriteStatus", named)
-
-
-async def test_write_without_a_version_keeps_unmentioned_finalizers_and_mark(calls: Calls) -> None:
-    """A reserved key that is absent is unchanged. A present one replaces the stored value, even if it is empty."""
-    await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}))
-    kept = await calls.stored(a_note("one", "changed", metadata={"colour": "blue"}))
-    assert kept.metadata == {FINALIZERS: "a b", "colour": "blue"}
-    assert (await calls.stored(a_note(metadata={FINALIZERS: ""}))).metadata == {FINALIZERS: ""}
-    await calls.write(a_note(metadata={FINALIZERS: "a b"}))
-    await calls.delete(an_id())
-    marked = await calls.stored(a_note(metadata={FINALIZERS: "b"}))
-    assert marked.metadata.keys() == {FINALIZERS, DELETION_TIMESTAMP}
 
 
 async def test_write_with_a_version_replaces_all_metadata(calls: Calls) -> None:

@@ -135,7 +135,10 @@ CALLS: dict[str, Callable[[Calls, ResourceType[Any]], Awaitable[object]]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call",
+    [pytest.param(each, marks=[pytest.mark.wide] * (each not in ("Read", "MutateAndValidate"))) for each in CALLS],
+)
 async def test_call_in_another_version_than_the_stored_one_leaves_turns_to_others(call: str) -> None:
     known, older, newer = chained()
     shares = []
