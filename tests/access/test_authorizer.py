@@ -90,13 +90,6 @@ def test_caller_without_a_token_has_the_anonymous_policy_or_nothing(metadata: di
     assert (something.token, something.name, something.is_current()) == (None, "anonymous", True)
 
 
-def test_bearer_does_not_have_the_anonymous_policy() -> None:
-    """The bearer has only the policies of the token."""
-    authorizer = Authorizer(Access([WRITERS, OPEN], [dataclasses.replace(BOTH, policies=["writers"])]))
-
-    assert allowed(authorizer.identify({"x-consul-token": BOTH_TEXT})) == {"write", "write_status", "delete"}
-
-
 def test_everything_is_denied_without_access_rules() -> None:
     """A server without rules denies everything."""
     authorizer = Authorizer(Access())
@@ -181,17 +174,6 @@ def test_identity_stays_valid_while_its_token_means_the_same(authorizer: Authori
 
     assert identity.is_current() is lives
     assert allowed(identity) == ({"read", "list", "watch"} if lives else set())
-
-
-def test_anonymous_identity_ends_with_the_anonymous_policy() -> None:
-    """The rights of anonymous callers can change as well."""
-    authorizer = Authorizer(Access([OPEN]))
-    identity = authorizer.identify({})
-    authorizer.replace(Access([OPEN, READERS]))
-    before = allowed(identity)
-    authorizer.replace(Access([READERS]))
-
-    assert (before, allowed(identity), identity.is_current()) == ({"list"}, set(), False)
 
 
 def test_identity_is_compared_once_per_reload(authorizer: Authorizer) -> None:

@@ -135,17 +135,6 @@ async def test_invalid_token_sees_nothing() -> None:
     assert status_of(caught.value) is Status.UNAUTHENTICATED
 
 
-async def test_every_type_is_described_without_access_rules() -> None:
-    """Such an engine is declared insecure."""
-    async with (
-        headway.open_engine("memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine,
-        rpc.open_channel(engine.addresses) as channel,
-    ):
-        reply = await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse)
-    assert {"Team", "Vault"} <= {each.type.kind for each in reply.types if each.type is not None}
-    assert [each.name for each in reply.topics] == ["rates", "raw"]
-
-
 async def test_types_are_described_once_for_all_callers_with_the_same_rights(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server makes a service for each call. Describing a hundred types takes milliseconds, and many callers ask."""
     made = list[list[str]]()

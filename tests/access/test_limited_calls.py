@@ -250,13 +250,6 @@ async def test_limited_calls_are_reported_and_counted_by_limit_and_kind_of_calle
     assert "hw_" not in str(vars(event))
 
 
-async def test_caller_with_another_policy_is_not_limited() -> None:
-    server = Server(limit("read"))
-    async with server.client(server.other) as client:
-        for _ in range(10):
-            await client.get(TEAM, "core")
-
-
 async def test_stock_client_gets_googles_retry_info_and_grpcs_pushback() -> None:
     """A gRPC client with a retry policy for RESOURCE_EXHAUSTED repeats the call after the time of the trailer."""
     server = Server(limit("read"))

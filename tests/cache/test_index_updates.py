@@ -29,18 +29,6 @@ def team(version: int, *conditions: str) -> pb.Resource:
     return made
 
 
-def test_update_of_a_status_is_indexed() -> None:
-    """It leaves the generation as it is."""
-    table = IndexTable(indexes.by_many(TEAM, "states", states), lambda *_: None)
-    before = team(1)
-    table.build({ADA: before})
-    for version, conditions in ((2, ["Ready"]), (3, ["Ready", "Full"]), (4, ["Full"]), (5, [])):
-        after = team(version, *conditions)
-        table.apply([Applied(ADA, before, after, version)])
-        assert {value: set(table.keys(value)) for value in table.values()} == {each: {ADA} for each in conditions}
-        before = after
-
-
 def test_resource_with_one_wrong_value_among_good_ones_has_none_of_them() -> None:
     """A generator as a value is refused. Otherwise the good values would stay after the resource has others."""
     given: list[list[object]] = [[*range(50), (each for each in "a")], [50]]
@@ -265,13 +253,3 @@ def test_function_that_has_raised_is_called_again_for_a_changed_status() -> None
     table.build({ADA: before})
     table.apply([Applied(ADA, before, with_status(before, 2), 2)])
     assert (failures, table.failed) == ([ADA, ADA], {ADA})
-
-
-def test_indexes_of_metadata_and_owner_follow_changes_beside_the_status() -> None:
-    """A changed status alone calls no function of such an index. Other states that look alike do."""
-    table = IndexTable(indexes.by_metadata(TEAM, "color"), lambda *_: None)
-    before = painted(1, "red")
-    table.build({ADA: before})
-    after = with_status(before, 2)
-    table.apply([Applied(ADA, before, after, 2), Applied(ADA, after, painted(3, "blue"), 3)])
-    assert {value: set(table.keys(value)) for value in table.values()} == {"blue": {ADA}}

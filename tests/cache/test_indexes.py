@@ -100,36 +100,8 @@ def test_owner_index_is_by_uid() -> None:
     assert content(table) == {"boss7": {ADA}}
 
 
-def mixed(resource: Resource[Team]) -> Hashable:
-    return {"seven": 7, "path": ("a", "b"), "odd": ("a", 7)}.get(resource.name, resource.name)
-
-
 def starting(table: IndexTable, prefix: Any) -> list[tuple[Hashable, set[Key]]]:
     return [(value, set(keys)) for value, keys in table.starting(prefix)]
-
-
-def test_prefix_lookup_returns_matches_in_order() -> None:
-    """A string matches strings, and a tuple matches tuples of strings. Other values match no prefix."""
-    names = ("adam", "ada", "b", "seven", "path", "odd")
-    table, _ = table_of(indexes.by(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in names))
-    assert starting(table, "ada") == [("ada", {ADA}), ("adam", {key("adam")})]
-    assert starting(table, "adam") == [("adam", {key("adam")})]
-    assert [value for value, _ in starting(table, "")] == ["ada", "adam", "b"]
-    assert starting(table, ("a",)) == starting(table, ()) == [(("a", "b"), {key("path")})]
-    assert starting(table, ("a", "b", "c")) == []
-
-
-def test_prefix_lookup_follows_updates() -> None:
-    """The first lookup sorts the values. Later ones find new values in their places, and none that is gone."""
-    table, _ = table_of(indexes.by(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in ("ada", "b", "path")))
-    assert [value for value, _ in starting(table, "")] == ["ada", "b"]
-    assert [value for value, _ in starting(table, ())] == [("a", "b")]
-    table.apply([Applied(key(name), None, painted(name, 2, None), 2) for name in ("adam", "aaron", "seven", "odd")])
-    assert starting(table, "a") == [(name, {key(name)}) for name in ("aaron", "ada", "adam")]
-    table.apply([Applied(key(name), painted(name, 1, None), None, 3) for name in ("ada", "path", "seven", "odd")])
-    assert [value for value, _ in starting(table, "")] == ["aaron", "adam", "b"]
-    assert starting(table, ()) == []
-    assert table.failed == set()
 
 
 def test_path_prefix_matches_whole_parts() -> None:

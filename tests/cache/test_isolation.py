@@ -135,8 +135,14 @@ async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -
             await engine.wait_idle()
 
 
-@pytest.mark.parametrize("where", NAMED)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        pytest.param(where, change, marks=[pytest.mark.wide] * (where != "mapper" and change != "data"))
+        for change in CHANGES
+        for where in NAMED
+    ],
+)
 async def test_function_that_mutates_its_argument_is_named(where: str, change: str, autojump_clock: MockClock) -> None:
     """The report of the failure names the function, and so does the engine's error at the end."""
     heard: list[object] = []

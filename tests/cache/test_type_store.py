@@ -22,13 +22,6 @@ def test_change_above_the_frontier_is_applied_and_moves_it(store: TypeStore) -> 
     assert store.frontier == 11
 
 
-def test_deletion_above_the_frontier_is_applied(store: TypeStore) -> None:
-    """The old state is reported, and the store no longer has the key."""
-    old = store.entries[ADA]
-    assert store.feed(changes(removed(old, 11))) == [Applied(ADA, old, None, 11)]
-    assert versions(store.entries) == {"grace": 6}
-
-
 @pytest.mark.parametrize("revision", [4, 10])
 def test_change_at_or_below_the_frontier_is_refused_and_counted(store: TypeStore, revision: int) -> None:
     """A change that the frontier has passed is stale, even for a key that is not in the store."""
@@ -55,12 +48,6 @@ def test_repetition_within_one_item_is_ignored(store: TypeStore) -> None:
     assert [each.revision for each in applied] == [11, 12]
     assert store.entries[ADA] is second
     assert store.frontier == 12
-
-
-def test_all_changes_of_one_commit_are_applied(store: TypeStore) -> None:
-    """The changes share a revision, and none of them makes the others stale."""
-    applied = store.feed(changes(put(stored("ada", 11), more=True), put(stored("grace", 11))))
-    assert [each.key for each in applied] == [ADA, GRACE]
 
 
 def test_changes_of_one_key_are_reported_one_by_one(store: TypeStore) -> None:
@@ -106,14 +93,6 @@ def test_event_of_an_applied_reply_is_ignored(store: TypeStore) -> None:
     assert store.frontier == 12
 
 
-def test_change_newer_than_a_reply_is_applied(store: TypeStore) -> None:
-    """A reply only holds back older changes."""
-    store.reply(ADA, stored("ada", 12), at(12))
-    newest = stored("ada", 13)
-    store.feed(changes(put(newest)))
-    assert store.entries[ADA] is newest
-
-
 @pytest.mark.parametrize("revision", [9, 10])
 def test_reply_at_or_below_the_frontier_is_refused(store: TypeStore, revision: int) -> None:
     """The stream is not older than the reply. A resource that is absent may have been deleted since."""
@@ -144,13 +123,6 @@ def test_deletion_by_a_reply_leaves_a_grave_until_the_frontier_has_passed(store:
     assert versions(store.entries) == {"ada": 14, "grace": 6}
 
 
-def test_delete_reply_for_an_absent_key_leaves_a_grave(store: TypeStore) -> None:
-    """The reply states that the key is absent at that revision, so older events are refused."""
-    assert store.reply(key("mary"), None, at(13)) == []
-    assert store.feed(changes(put(stored("mary", 12)))) == []
-    assert key("mary") not in store.entries
-
-
 def test_reply_without_a_change_reports_no_change(store: TypeStore) -> None:
     """An unneeded status write is answered with the stored resource and a later position."""
     assert store.reply(ADA, stored("ada", 5), at(14)) == []
@@ -170,15 +142,6 @@ def test_reply_before_the_snapshot_survives_it() -> None:
 
 
 # --- rule 5: overtaken changes -----------------------------------------------
-
-
-def test_change_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
-    """The cache never had that state, but the keys that it maps to must be reconciled (C6)."""
-    theirs = stored("ada", 11, metadata={"team": "blue"})
-    store.reply(ADA, stored("ada", 12), at(12))
-    assert store.feed(changes(put(theirs))) == []
-    assert store.take_overtaken() == [Applied(ADA, None, theirs, 11)]
-    assert store.take_overtaken() == []
 
 
 def test_own_write_that_the_next_own_write_has_overtaken_is_returned_once(store: TypeStore) -> None:
@@ -246,17 +209,6 @@ def test_discarded_snapshot_leaves_the_resume_position(store: TypeStore) -> None
 
 
 # --- interleavings that once broke a rule ------------------------------------
-
-
-def test_delete_of_a_previous_incarnation_does_not_hide_the_present_one(store: TypeStore) -> None:
-    """The answer contains the present incarnation, so that its creation isn't taken for stale."""
-    bearer = stored("ada", 12, uid="ada2")
-    store.reply(ADA, bearer, at(14))
-    assert store.entries[ADA] is bearer
-    store.feed(changes(removed(stored("ada", 5), 11), put(bearer)))
-    assert store.entries[ADA] is bearer
-    store.feed(bookmark(20))
-    assert store.entries[ADA] is bearer
 
 
 def test_frontier_is_the_highest_revision_of_an_item(store: TypeStore) -> None:

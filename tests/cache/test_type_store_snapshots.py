@@ -40,13 +40,6 @@ def test_snapshot_reports_no_resource_that_has_not_changed(store: TypeStore) -> 
     assert versions(store.entries) == {"ada": 5, "grace": 12}
 
 
-def test_snapshot_at_the_frontier_is_applied(store: TypeStore) -> None:
-    """The snapshot repairs a cache after a false bookmark."""
-    store.feed(chunk(stored("ada", 5), stored("mary", 9)))
-    store.feed(end(10))
-    assert versions(store.entries) == {"ada": 5, "mary": 9}
-
-
 def test_snapshot_below_the_frontier_is_discarded_and_counted(store: TypeStore) -> None:
     """A lagging replica neither moves a key back nor deletes a key."""
     store.feed(chunk(stored("ada", 4)))
@@ -64,15 +57,6 @@ def test_reply_newer_than_a_snapshot_survives_it(store: TypeStore) -> None:
     store.feed(chunk(stored("ada", 12), stored("grace", 6)))
     assert store.feed(end(15)) == []
     assert versions(store.entries) == {"ada": 20, "mary": 21}
-
-
-def test_snapshot_newer_than_a_reply_overrides_it(store: TypeStore) -> None:
-    """At the revision of the reply, the snapshot counts as newer."""
-    store.reply(ADA, stored("ada", 15), at(15))
-    store.reply(GRACE, None, at(15))
-    store.feed(chunk(stored("ada", 16), stored("grace", 16, uid="grace2")))
-    store.feed(end(16))
-    assert versions(store.entries) == {"ada": 16, "grace": 16}
 
 
 def test_snapshot_at_the_revision_of_a_reply_overrides_it(store: TypeStore) -> None:
@@ -97,18 +81,6 @@ def test_first_snapshot_reports_no_changes() -> None:
     store.feed(chunk(stored("ada", 5)))
     assert store.feed(end(10)) == []
     assert store.primed
-
-
-def test_bookmark_moves_the_frontier(store: TypeStore) -> None:
-    """A type without changes must not delay the other types."""
-    assert store.feed(bookmark(17)) == []
-    assert store.frontier == 17
-
-
-def test_bookmark_below_the_frontier_is_ignored(store: TypeStore) -> None:
-    """The frontier never falls."""
-    store.feed(bookmark(7))
-    assert store.frontier == 10
 
 
 def test_bookmark_before_the_snapshot_is_ignored() -> None:

@@ -116,20 +116,6 @@ async def opened_after(two: Two, nursery: trio.Nursery, *steps: Callable[[], obj
     return opened[0]
 
 
-async def test_view_includes_own_writes_and_waits_for_all_earlier_ones(nursery: trio.Nursery) -> None:
-    """Own writes were in the cache when the view was requested. Earlier writes of others belong to the view, too."""
-    two = Two()
-    two.teams.reply(key("ada"), painted("ada", 12), at(12))
-    view = await opened_after(
-        two,
-        nursery,
-        lambda: two.accounts.feed(bookmark(13)),
-        lambda: two.teams.feed(changes(put(painted("grace", 11)), put(painted("ada", 12)))),
-    )
-    assert [(team.name, team.version) for team in view.list(TEAM)] == [("ada", "12"), ("grace", "11")]
-    nursery.cancel_scope.cancel()
-
-
 async def test_repair_of_a_false_bookmark_does_not_change_a_view() -> None:
     """A snapshot has a hidden change whose revision is older than the view's."""
     two = Two()
@@ -212,21 +198,6 @@ async def test_snapshot_past_the_revision_moves_the_view_to_a_new_one(nursery: t
     view = await opened_after(two, nursery, leap, lambda: two.accounts.feed(bookmark(17)))
     assert view.pinned_at == 16
     assert view.query(versions) == ["15"]
-    nursery.cancel_scope.cancel()
-
-
-async def test_snapshot_below_the_cache_does_not_move_the_view(nursery: trio.Nursery) -> None:
-    """It is refused, so the states up to the view's revision are still known."""
-    two = Two(accounts_at=14)
-
-    def stale() -> None:
-        two.teams.feed(chunk(painted("ada", 5)))
-        two.teams.feed(end(9))
-
-    view = await opened_after(
-        two, nursery, lambda: two.accounts.feed(bookmark(17)), stale, lambda: two.teams.feed(bookmark(15))
-    )
-    assert view.pinned_at == 14
     nursery.cancel_scope.cancel()
 
 

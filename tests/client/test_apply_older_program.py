@@ -15,7 +15,7 @@ from headway.protobuf import encode
 from headway.resource import AnyMessage, Registry
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
-from tests.helpers.older import New, NewPart, Old, OldPart, drop_unknown, known, program, read_whole, whole, write_whole
+from tests.helpers.older import New, NewPart, Old, drop_unknown, known, program, read_whole, whole, write_whole
 from tests.helpers.versions import V1, V3, Band, Roster, a_team, versions
 
 
@@ -62,23 +62,6 @@ async def test_apply_of_what_the_older_program_reads_writes_nothing(store: Memor
     expected = whole()
     expected.title, expected.always, expected.token = "Kernel", NewPart(name="z", extra="B"), ""
     assert await read_whole(store) == expected
-
-
-async def test_apply_of_metadata_keeps_fields_of_the_newer_program(store: MemoryBackend) -> None:
-    await write_whole(store)
-    async with older(store, "in process") as (client, team):
-        await client.apply(team.new("core", known(whole()), metadata={"a": "b"}))
-    assert await read_whole(store) == whole()
-
-
-async def test_changed_list_element_is_the_callers(store: MemoryBackend) -> None:
-    """The other elements are equal to those at their index, and keep their fields."""
-    await write_whole(store)
-    async with older(store, "in process") as (client, team):
-        made = known(whole())
-        made.parts[0] = OldPart(name="other")
-        await client.apply(team.new("core", made))
-    assert (await read_whole(store)).parts == [NewPart(name="other"), NewPart(name="d", extra="D")]
 
 
 async def test_write_replaces_fields_of_the_newer_program(store: MemoryBackend) -> None:

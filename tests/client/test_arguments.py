@@ -11,7 +11,7 @@ import pytest
 import trio
 
 import headway
-from headway.client import Client, LeaseClient, hold_lease
+from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine import connect, open_workers
 from headway.errors import InvalidArgument
@@ -179,12 +179,6 @@ async def test_wrong_argument_about_a_lease_is_refused(client: Client, says: str
     assert await client.leases.list() == []
 
 
-async def test_lease_is_held_with_the_leases_of_a_client(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match=r"leases must be a LeaseClient, such as client\.leases, not <"):
-        async with hold_lease(_wrong(client), "s", holder="w"):
-            pytest.fail("the lease was acquired")
-
-
 @pytest.mark.parametrize(
     ("condition", "options", "says"),
     [
@@ -205,14 +199,6 @@ async def test_condition_that_can_never_hold_is_refused(
     """The wait would never end."""
     with trio.fail_after(5), pytest.raises(InvalidArgument, match=re.escape(says)):
         await headway.until_condition(client, NOTE, "core", condition, **options)
-
-
-async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:
-    with pytest.raises(
-        InvalidArgument, match=r"ttl must be a number of seconds from 1 to 3600, such as ttl=15\.0, not '5'"
-    ):
-        async with hold_lease(client.leases, "s", holder="w", ttl=_wrong("5")):
-            pytest.fail("the lease was acquired")
 
 
 NONE = "expected at least one address, such as '127.0.0.1:9000', but got none: an engine has one if it is opened with "

@@ -42,25 +42,6 @@ from tests.helpers.versions import V1, V2, V3, roster, versions
 READY = Condition(type="ready", state=ConditionState.TRUE)
 
 
-async def test_read_returns_what_was_written(client: Client, calls: Calls) -> None:
-    """Reads by name and by id are typed. A missing resource is None or NotFound."""
-    await calls.make_room(("default", "up"))
-    written = await client.write(NOTE.new("one", Note(text="hello"), namespace="up", metadata={"a": "b"}))
-    assert (written.data.text, written.metadata) == ("hello", {"a": "b"})
-    assert (written.uid != "", written.version, written.generation != "") == (True, "2", True)
-    for found in (
-        await client.get(NOTE, "one", namespace="up"),
-        await client.read(NOTE, "one", partition="default", namespace="up"),
-        await client.get(NOTE, written.id),
-        await client.read(NOTE, written.id.without_uid()),
-    ):
-        assert found == written
-    assert await client.get(NOTE, "one") is None
-    assert await client.get(NOTE, written.id._replace(uid=ULID)) is None
-    with pytest.raises(NotFound, match="Note one not found"):
-        await client.read(NOTE, "one")
-
-
 async def test_id_of_another_kind_is_refused(client: Client) -> None:
     """An id of another version of the kind is read as this version."""
     with pytest.raises(InvalidArgument, match=r"Child one is not a tests\.v1\.Note: ask for it by its own type"):
@@ -104,17 +85,6 @@ async def test_list_by_owner_returns_typed_resources(client: Client, calls: Call
     assert [each.name for each in await Client(calls.channel, small).list_by_owner(boss.id)] == ["one"]
     with pytest.raises(InvalidArgument, match=r"owner\.uid is required"):
         await client.list_by_owner(boss.id.without_uid())
-
-
-async def test_second_of_two_writers_gets_a_conflict(client: Client) -> None:
-    """A resource that was read has its version, which must still be the stored version."""
-    await client.write(NOTE.new("one"))
-    mine, theirs = await client.read(NOTE, "one"), await client.read(NOTE, "one")
-    mine.data.text, theirs.data.text = "mine", "theirs"
-    await client.write(theirs)
-    with pytest.raises(Conflict, match="is stored at version 2, not 1; read it again"):
-        await client.write(mine)
-    assert (await client.read(NOTE, "one")).data.text == "theirs"
 
 
 async def test_apply_writes_only_a_difference(client: Client, calls: Calls) -> None:
@@ -261,15 +231,6 @@ async def test_status_equal_to_the_one_read_is_still_written(client: Client) -> 
     assert (await client.read(NOTE, "one")).status["mine"].conditions == [READY]
 
 
-async def test_status_changed_in_place_is_written(client: Client) -> None:
-    """The caller's own copy is not used as a record of the stored status."""
-    await client.write(NOTE.new("one"))
-    resource = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
-    resource.status["mine"].conditions[0].message = "changed"
-    written = await client.write_status(resource, "mine", resource.status["mine"].conditions)
-    assert written.status["mine"].conditions[0].message == "changed"
-
-
 async def test_equal_status_makes_no_second_commit(client: Client, calls: Calls) -> None:
     """The observed generation defaults to the resource's generation."""
     one = await client.write(NOTE.new("one"))
@@ -375,14 +336,6 @@ async def test_invalid_conditions_are_refused(client: Client, wrong: Any) -> Non
     note = await client.write(NOTE.new("one", Note(text="a")))
     with pytest.raises(InvalidArgument, match=r"conditions must be a list, such as \[headway\.Condition\(\.\.\.\)\]"):
         await client.write_status(note, "tests", wrong)
-
-
-@pytest.mark.parametrize("state", [True, False])
-async def test_bool_is_refused_as_a_condition_state(client: Client, state: Any) -> None:
-    """False equals the number of UNKNOWN."""
-    note = await client.write(NOTE.new("one", Note(text="a")))
-    with pytest.raises(InvalidArgument, match=rf"'ready': state {state} must be a headway\.ConditionState"):
-        await client.write_status(note, "tests", [Condition(type="ready", state=state)])
 
 
 async def test_validate_returns_what_a_write_would_store() -> None:

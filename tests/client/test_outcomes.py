@@ -140,31 +140,11 @@ async def test_write_that_has_waited_for_its_turn_carries_the_fence_of_that_mome
     assert {(each.fence.number, each.store_id) for each in channel.requests} == {(2, "after")}
 
 
-@pytest.mark.parametrize("way", ["list", "read", "get", "watch"])
-def test_argument_that_is_not_a_type_is_named(way: str) -> None:
-    """For example, the name of a type is not a type."""
-    client = Client(Failing(None), registry())
-    asked: Any = getattr(client, way)
-
-    async def ask() -> None:
-        await (asked("Note") if way in ("list", "watch") else asked("Note", "one"))
-
-    with pytest.raises(errors.InvalidArgument, match=r"type from app\.type\(\.\.\.\), not 'Note'"):
-        trio.run(ask)
-
-
 def refused_for(reason: Reason, message: str) -> HeadwayError:
     """Return a refusal with a reason, as a service sends it."""
     url = "type.googleapis.com/headway.refusal.v1.Refusal"
     detail = AnyMessage(type_url=url, value=encode(Refusal(reason=reason)))
     return failed(Status.FAILED_PRECONDITION, message, [detail])
-
-
-def test_fenced_write_raises_fenced() -> None:
-    """Only the reason in the details distinguishes it from other failed preconditions."""
-    error = client_error(refused_for(Reason.FENCED, "by term 3"), write=True)
-    assert type(error) is Fenced
-    assert str(error) == "by term 3"
 
 
 def test_write_of_an_unknown_term_raises_unknown_term() -> None:
@@ -198,19 +178,6 @@ async def test_unavailable_means_no_effect_only_if_the_channel_knows_outcomes(ba
     with pytest.raises(Unavailable, match="the disk is full"):
         await Client(Calls(Broken(), registry()).channel, registry()).write(NOTE.new("one"))
     assert backend.position.revision == 0
-
-
-async def test_store_with_an_unknown_outcome_leaves_a_write_unknown() -> None:
-    """In process, too, the commit may have reached the disk."""
-
-    class Broken(MemoryBackend):
-        async def commit(self, *_: object) -> Position:
-            raise OutcomeUnknown("the disk failed while a commit was being made durable")
-
-    client = Client(Calls(Broken(), registry()).channel, registry(), heard := Heard())
-    with pytest.raises(OutcomeUnknown, match="the disk failed"):
-        await client.write(NOTE.new("one"))
-    assert len(heard.unknowns) == 1
 
 
 @pytest.mark.parametrize("broken", ["read", "list", "list_by_owner"])

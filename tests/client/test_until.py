@@ -139,9 +139,3 @@ async def test_until_starts_again_after_compacted_history() -> None:
     found: Resource[Note] | None = await headway.until(client, NOTE, "one", lambda note: note is not None)
     assert found is not None
     assert backend.watches == 2
-
-
-async def test_until_refuses_an_invalid_name(client: Client) -> None:
-    """All other calls refuse the name, too."""
-    with pytest.raises(headway.errors.InvalidArgument):
-        await headway.until(client, NOTE, "No Name", lambda _: True)

@@ -15,7 +15,7 @@ from headway.resource import Kind, Position, Resource, StreamItem
 from headway.rpc import InProcessChannel
 from headway.storage import MemoryBackend, Watch, Within
 from tests.helpers.calls import Calls, Interrupted, over_the_network
-from tests.helpers.declared import NOTE, NOTE_V2, PLANET, REGION, UNKNOWN, Note, registry
+from tests.helpers.declared import NOTE, NOTE_V2, PLANET, UNKNOWN, Note, registry
 
 
 async def test_watch_yields_typed_events_in_order(client: Client, calls: Calls) -> None:
@@ -52,13 +52,6 @@ async def test_progress_is_limited_by_its_interval(client: Client, autojump_cloc
         assert isinstance(await anext(events), Upserted)
 
 
-@pytest.mark.parametrize("given", [-1, 3601, "1", True])
-async def test_invalid_progress_interval_is_refused(client: Client, given: object) -> None:
-    """The error names the value."""
-    with pytest.raises(InvalidArgument, match="progress_interval must be a number of seconds from 0 to 3600, not"):
-        client.watch(NOTE, progress_interval=given)  # type: ignore[arg-type]  # that is the point
-
-
 async def test_progress_over_a_network_is_one_per_second_by_default() -> None:
     """An explicit interval overrides this."""
     async with over_the_network(MemoryBackend(), registry()) as calls:
@@ -74,32 +67,6 @@ async def test_progress_over_a_network_is_one_per_second_by_default() -> None:
                 if event.position.revision >= int(last.version):
                     break
         assert seen < 10
-
-
-async def test_watch_covers_every_tenancy_by_default(client: Client, calls: Calls) -> None:
-    """Tenancy and prefix restrict the watch, for every scope."""
-    await calls.make_room(("default", "up"))
-    for type in (NOTE, REGION, PLANET):
-        await client.write(type.new("one"))
-    await client.write(NOTE.new("two", namespace="up"))
-    for type in (NOTE, REGION, PLANET):
-        async with client.watch(type) as events:
-            assert isinstance(event := await anext(events), Upserted)
-            assert event.resource.name == "one"
-    async with client.watch(NOTE, namespace="up", name_prefix="t") as events:
-        assert isinstance(event := await anext(events), Upserted)
-        assert event.resource.name == "two"
-        assert isinstance(await anext(events), SnapshotEnd)
-
-
-async def test_watch_resumes_after_a_position(client: Client, calls: Calls) -> None:
-    """The watch begins with its position, and yields only later changes."""
-    await client.write(NOTE.new("one"))
-    seen = calls.backend.position
-    two = await client.write(NOTE.new("two"))
-    async with client.watch(NOTE, resume_after=seen) as events:
-        assert await anext(events) == Progress(seen)
-        assert await anext(events) == Upserted(two, 2)
 
 
 async def test_change_to_another_version_is_a_decodable_deletion(client: Client) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headway.errors import HeadwayError, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StreamEnded, StreamLagging, StreamOpened
 from headway.informers import watch_request
 from headway.resource import ResourceType, Scope
@@ -180,15 +179,6 @@ def test_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> N
     assert following.linearizable_reads == 1
 
 
-def test_stream_that_catches_up_within_the_limit_stays_open() -> None:
-    """The stream stays open however long it is silent afterwards."""
-    following = Following([end(10)], [pause(25), bookmark(10, resumed=True), SILENCE])
-    following.follow()
-    assert len(following.channel.openings) == 2
-    assert following.count(StreamLagging) == 0
-    assert Lagging not in following.channel.left_by
-
-
 @pytest.mark.parametrize(
     ("stands_at", "in_the_process", "left"), [(11, False, True), (10, False, False), (11, True, False)]
 )
@@ -264,8 +254,3 @@ def test_request_covers_every_tenancy_of_the_type(scope: Scope, partition: str, 
     assert request.resume_after == at(7).message()
     assert request.known is None
     assert watch_request(TEAM).resume_after is None
-
-
-def test_errors_that_end_runs_are_engine_errors() -> None:
-    assert issubclass(StoreChanged, HeadwayError)
-    assert issubclass(StoreRolledBack, HeadwayError)

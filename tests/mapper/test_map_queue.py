@@ -34,29 +34,11 @@ def test_change_waits_until_every_type_has_reached_its_revision() -> None:
     assert not queue
 
 
-def test_changes_are_ordered_by_revision_then_by_arrival() -> None:
-    """The order holds across types, in whatever order they arrived."""
-    queue = MapQueue()
-    queue.push(TEAM.name, [change(12, "c"), change(13, "e")])
-    queue.push(ACCOUNT.name, [change(11, "a"), change(12, "d")])
-    queue.push(TEAM.name, [change(11, "b")])
-    assert taken(queue, 12) == [(11, "a"), (11, "b"), (12, "c"), (12, "d")]
-    assert taken(queue, 13) == [(13, "e")]
-
-
 def test_changes_of_one_commit_keep_the_order_of_arrival_whatever_their_types() -> None:
     queue = MapQueue()
     for type, name in ((TEAM, "a"), (ACCOUNT, "b"), (TEAM, "c")):
         queue.push(type.name, [change(11, name)])
     assert taken(queue, 11) == [(11, "a"), (11, "b"), (11, "c")]
-
-
-def test_changes_of_one_key_are_never_merged_in_the_map_queue() -> None:
-    """Each change has its own old and new state."""
-    queue = MapQueue()
-    queue.push(TEAM.name, [change(11), change(12), change(12)])
-    assert len(queue) == 3
-    assert taken(queue, 20) == [(11, "ada"), (12, "ada"), (12, "ada")]
 
 
 def test_backlog_is_handed_out_when_no_change_is_ready() -> None:
@@ -108,18 +90,6 @@ def test_failed_resources_are_listed_while_they_wait() -> None:
     assert {(each.since, each.function, each.error) for each in queue.failed()} == {(0.0, "", "")}
     assert queue.pop_due(5.0) is not None
     assert [each.name[1] for each in queue.failed()] == [key("grace")]
-
-
-def test_failed_changes_are_retried_in_order_of_due_time() -> None:
-    """The order of the failures makes no difference."""
-    queue = MapQueue()
-    queue.push(TEAM.name, [change(11, "a"), change(12, "b"), change(13, "c")])
-    for due in (9.0, 7.0, 7.0):
-        item = queue.pop(20)
-        assert item is not None
-        queue.defer(item, due)
-    order = [queue.pop_due(10.0) for _ in range(3)]
-    assert [kept.name[1][2] for kept in order if kept is not None] == ["b", "c", "a"]
 
 
 def test_failed_changes_of_one_resource_are_retried_together() -> None:

@@ -99,16 +99,6 @@ def test_reference_mapper_maps_to_the_referenced_resource(given: Any, expected: 
     ]
 
 
-def test_name_is_resolved_in_the_tenancy_of_the_referring_resource() -> None:
-    """Only the units that the managed type's scope has are used."""
-    apart = ACCOUNT.view(ACCOUNT.new("ada", Account(login="core"), namespace="apart").message())
-    by_login = mappers.reference(lambda each: each.data.login)
-    assert list(by_login(apart, EMPTY)) == [TEAM.id("core", namespace="apart")]
-    assert list(by_login.towards(apart, EMPTY, NODE)) == [NODE.id("core")]
-    node = NODE.view(NODE.new("core", Account(login="core")).message())
-    assert list(by_login(node, EMPTY)) == [TEAM.id("core")]
-
-
 def test_reference_without_tenancy_is_resolved_in_the_referring_tenancy() -> None:
     """Missing units come from there. The namespace does so only if the partition is the same."""
     apart = ACCOUNT.view(ACCOUNT.new("ada", Account(), namespace="apart").message())
@@ -120,13 +110,6 @@ def test_reference_without_tenancy_is_resolved_in_the_referring_tenancy() -> Non
     assert given() == [TEAM.id("core", namespace="apart")]
     assert given(namespace="own") == [TEAM.id("core", namespace="own")]
     assert given(partition="far") == [TEAM.id("core", partition="far")]
-
-
-def test_same_name_mapper_adapts_the_tenancy_to_the_scope() -> None:
-    """A cluster-scoped type has no tenancy. A cluster-scoped resource maps to the default tenancy."""
-    assert list(mappers.same_name().towards(account("n1"), EMPTY, NODE)) == [NODE.id("n1")]
-    node = NODE.view(NODE.new("core", Account()).message())
-    assert list(mappers.same_name()(node, EMPTY)) == [TEAM.id("core")]
 
 
 @pytest.mark.parametrize("texts", [True, False])

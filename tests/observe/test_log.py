@@ -159,12 +159,6 @@ def test_place_of_an_error_is_never_in_a_library() -> None:
     assert [fields["where"] for _, _, fields in lines.lines] == [f"{__file__}:{line}", f"{__file__}:{other}"]
 
 
-def test_error_without_program_frames_has_no_place() -> None:
-    lines = Lines()
-    log_report(lines)(failed(LookupError("never raised")))
-    assert "where" not in lines.lines[0][2]
-
-
 RETRY, CHANGED = Reason("retry"), Reason("changed", NAME, ID.key, 7)
 
 
@@ -242,12 +236,6 @@ def test_deep_recursion_shows_its_first_and_last_frames() -> None:
     assert 'json.loads("five")' in stack
 
 
-def test_key_is_logged_as_a_path() -> None:
-    lines = Lines()
-    log_report(lines)(events.MappingFailed("teams", "owner", NAME, ID.key, FAILED, 0.0))
-    assert lines.lines[0][2]["key"] == "default/default/core"
-
-
 def test_errors_of_several_tasks_are_one_line() -> None:
     """Nested groups are flattened. Equal errors appear once, with their number, and each has its source line."""
     lines = Lines()
@@ -285,12 +273,6 @@ def test_key_that_is_only_requeued_at_once_is_logged_with_what_to_do() -> None:
     lines = Lines()
     log_report(lines)(events.SelfTriggered("teams", ID, (), 1_000, 0.0))
     assert ["requeue_after(seconds)" in str(fields["writes"]) for _, _, fields in lines.lines] == [True]
-
-
-def test_finished_daemon_is_not_a_warning() -> None:
-    lines = Lines()
-    log_report(lines)(events.DaemonEnded("teams", ID, None, None))
-    assert lines.lines == []
 
 
 def test_success_is_logged_only_when_verbose() -> None:
@@ -406,15 +388,6 @@ def test_line_about_a_reconcile_has_its_controller_key_attempt_and_trace(event: 
     [(_, _, fields)] = lines.lines
     found = {name: fields[name] for name in ("controller", "key", "attempt", "trace_id")}
     assert found == {"controller": "teams", "key": "default/default/core", "attempt": 3, "trace_id": "ab" * 16}
-
-
-def test_untraced_line_has_no_trace() -> None:
-    lines = Lines()
-    log_report(lines)(failed(FAILED))
-    log_report(lines)(events.ReconcileSlow("teams", ID, 31.0))
-    log_report(lines)(events.LoopBlocked("task", "", None, "", 1.5))
-    assert "attempt" not in lines.lines[-1][2]
-    assert all("trace_id" not in fields for _, _, fields in lines.lines)
 
 
 async def test_logger_of_a_reconcile_is_bound_to_its_key_and_attempt(autojump_clock: MockClock) -> None:

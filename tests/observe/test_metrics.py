@@ -48,26 +48,6 @@ class Measured(Rig):
         return value(self.metrics, sample, labels)
 
 
-async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> None:
-    """They are counted by outcome, under Headway's names and controller-runtime's."""
-    rig = Measured(autojump_clock)
-    rig.pools.pause = 2.0
-    async with rig.open() as engine:
-        rig.metrics.watch(engine.status)
-        await rig.write_pool("a")
-        await rig.wait_idle()
-        runs = float(len(rig.witness.events_of(events.Reconciled)))
-        ours = {"controller": "test/pools"}
-        assert rig.value("headway_reconcile_total", outcome="done", **ours) == runs
-        assert rig.value("controller_runtime_reconcile_total", result="success", **ours) == runs
-        assert rig.value("headway_reconcile_seconds_count", **ours) == runs
-        assert rig.value("headway_reconcile_seconds_sum", **ours) == pytest.approx(2.0 * runs)
-        assert rig.value("controller_runtime_reconcile_time_seconds_sum", **ours) == pytest.approx(2.0 * runs)
-        assert rig.value("workqueue_work_duration_seconds_bucket", le="1.0", **ours) == 0
-        assert rig.value("workqueue_queue_duration_seconds_count", name="test/pools") == runs
-        assert rig.value("controller_runtime_max_concurrent_reconciles", **ours) == 2
-
-
 async def test_counters_exist_at_zero_before_their_first_event(autojump_clock: MockClock) -> None:
     """Prometheus sees no increase in a sample that begins at 1."""
     rig = Measured(autojump_clock)

@@ -296,24 +296,6 @@ def test_packed_and_unpacked_fields_are_read() -> None:
     assert decode(Every, b"\x99\x02" + fixed + b"\x9a\x02\x10" + fixed + fixed).fixeds == [5, 5, 5]
 
 
-def test_fields_are_read_in_any_order_and_the_last_wins() -> None:
-    """The decoder expects an order only for speed."""
-    read = decode(pb.Type, b"\x1a\x01k\x0a\x01a\x12\x01v\x0a\x01b")
-    assert read == pb.Type(group="b", group_version="v", kind="k")
-
-
-def test_last_arm_of_a_oneof_wins() -> None:
-    read = decode(pb.WatchEvent, b"\x0a\x00\x12\x00")
-    assert betterproto2.which_one_of(read, "event") == ("delete", pb.WatchEventDelete())
-
-
-def test_missing_key_or_value_of_a_map_entry_is_empty() -> None:
-    """Other writers leave out empty values. A missing message is an empty one, not None."""
-    read = decode(pb.Resource, b"\x2a\x00\x32\x03\x0a\x01a")
-    assert read.metadata == {"": ""}
-    assert read.status == {"a": pb.Status()}
-
-
 def test_nan_equals_itself_and_presence_is_compared() -> None:
     """Two messages are equal if they cannot be distinguished."""
     assert equal(Part(weight=math.nan), Part(weight=math.nan))

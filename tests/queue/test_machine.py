@@ -70,15 +70,6 @@ def test_delayed_add_is_ready_exactly_when_due() -> None:
     assert dequeue(queue, 12.0).queued_at == 10.0
 
 
-def test_delayed_keys_are_dequeued_in_order_of_due_time() -> None:
-    """The order of their adds doesn't matter."""
-    queue = make()
-    queue.add_after("late", "x", 3.0, 0.0)
-    queue.add_after("early", "x", 1.0, 0.0)
-    queue.add_after("middle", "x", 2.0, 0.0)
-    assert drain(queue, 5.0) == ["early", "middle", "late"]
-
-
 @pytest.mark.parametrize("dues", [(10.0, 5.0), (5.0, 10.0)])
 def test_earliest_of_several_delays_counts(dues: tuple[float, float]) -> None:
     """The key runs once, at the earliest time, whichever delay was added first."""
@@ -109,16 +100,6 @@ def test_delay_in_the_past_is_a_direct_add() -> None:
     assert drain(queue, 5.0) == ["a"]
 
 
-def test_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
-    """The key runs once, without a delay."""
-    queue = make()
-    queue.add("a", "now", 0.0)
-    queue.add_after("a", "later", 10.0, 0.0)
-    assert dequeue(queue, 0.0).reasons == ("now", "later")
-    queue.succeeded("a", 0.0)
-    assert queue.next_due() is None
-
-
 @pytest.mark.parametrize("dues", [(10.0, 8.0), (8.0, 10.0)])
 def test_delayed_add_of_a_key_in_hand_waits_for_report_and_due_time(dues: tuple[float, float]) -> None:
     """Once reported back, the key is delayed until the earliest due time."""
@@ -130,15 +111,6 @@ def test_delayed_add_of_a_key_in_hand_waits_for_report_and_due_time(dues: tuple[
     queue.succeeded("a", 1.0)
     assert queue.scheduled() == {"a": 8.0}
     assert queue.owed() == []
-
-
-def test_overridden_delays_do_not_accumulate_in_memory() -> None:
-    """Their places in the heap are cleared before they come due."""
-    queue = make()
-    for number in range(10_000):
-        queue.add_after("a", "later", 1_000_000.0 - number, 0.0)
-    assert len(queue._delays.heap) <= 130
-    assert queue.next_due() == 990_001.0
 
 
 # ---- priorities
@@ -171,16 +143,6 @@ def test_live_change_raises_a_backlog_key() -> None:
     queue.add("a", "change", 1.0)
     queue.add("a", "start", 2.0, priority=BACKLOG)
     assert drain(queue, 2.0) == ["a", "other"]
-
-
-def test_key_that_a_live_change_has_raised_stays_live_when_it_fails() -> None:
-    queue = make()
-    queue.add("a", "start", 0.0, priority=BACKLOG)
-    queue.add("a", "change", 0.0)
-    dequeue(queue, 0.0)
-    queue.failed("a", "error", 0.0)
-    queue.promote(1.0)
-    assert (queue.statistics().ready, queue.statistics().backlog) == (1, 0)
 
 
 def test_failed_backlog_key_stays_backlog() -> None:
@@ -246,31 +208,6 @@ def test_queue_is_idle_when_no_key_is_pending() -> None:
     assert not queue.is_idle()
     dequeue(queue, 1.0)
     queue.requeue_after("a", 5.0, "poll", 1.0)
-    assert queue.is_idle()
-
-
-def test_failed_key_beside_another_pending_key_leaves_the_queue_busy() -> None:
-    """Each of them counts by itself, however many others wait in the same way."""
-    queue = make()
-    for key in ("failed", "ready"):
-        queue.add(key, "change", 0.0)
-    dequeue(queue, 0.0)
-    queue.failed("failed", "error", 0.0)
-    assert not queue.is_idle()
-    queue.add_after("later", "later", 9.0, 0.0)
-    assert not queue.is_idle()
-
-
-def test_key_whose_back_off_a_change_has_ended_no_longer_counts_as_backing_off() -> None:
-    """Once it has succeeded, nothing is pending."""
-    queue = make()
-    queue.add("a", "change", 0.0)
-    dequeue(queue, 0.0)
-    queue.failed("a", "error", 0.0)
-    assert queue.statistics().delayed_by_failure == 1
-    queue.add("a", "mend", 0.5)
-    assert queue.statistics().delayed_by_failure == 0
-    assert drain(queue, 0.5) == ["a"]
     assert queue.is_idle()
 
 

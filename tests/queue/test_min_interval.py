@@ -164,13 +164,3 @@ def test_key_that_was_not_worked_on_begins_no_interval() -> None:
     queue.back_off("a", 5.0, 0.0)
     queue.add("a", "change", 1.0)
     assert dequeue(queue, 1.0).key == "a"
-
-
-def test_interval_is_forgotten_once_it_has_ended() -> None:
-    """The queue remembers no key that it was ever asked for."""
-    queue = paced()
-    for name, now in (("a", 0.0), ("b", 10.0)):
-        queue.add(name, "change", now)
-        dequeue(queue, now)
-        queue.succeeded(name, now)
-    assert list(queue._not_before) == ["b"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headway.queue import BACKLOG, LIVE, Backoff, Dequeued, Priority, WorkQueue
+from headway.queue import BACKLOG, LIVE, Backoff, Priority, WorkQueue
 from tests.queue.machines import Queue, dequeue, drain, make
 
 NO_PRIORITY: Priority = 7  # type: ignore[assignment]  # this is what the queue has to refuse
@@ -76,42 +76,6 @@ def test_delayed_live_add_makes_a_delayed_backlog_key_live(state: Callable[[Queu
         assert drain(queue, 60.0) == ["a", "new"]
 
 
-def test_live_add_while_a_backlog_key_is_in_hand_counts_even_if_the_key_fails() -> None:
-    """The failed run and the new change become one run, of the higher priority, with the reasons of both."""
-    queue = make()
-    in_hand(queue)
-    for number in range(10):
-        queue.add("a", f"change {number}", 1.0)
-    queue.add("old", "start", 1.0, priority=BACKLOG)
-    assert queue.failed("a", "error", 2.0) == 0.0
-    assert queue.statistics().backlog == 1
-    dequeued = dequeue(queue, 2.0)
-    assert (dequeued.key, dequeued.attempt, dequeued.queued_at) == ("a", 2, 1.0)
-    # Of twelve reasons, eight are kept, and the others are counted.
-    assert dequeued.reasons[:3] == ("start", "error", "change 0")
-    assert dequeued.reasons[3:] == tuple(f"change {number}" for number in range(5, 10))
-    assert dequeued.omitted == 4
-
-
-def test_change_while_a_key_is_in_hand_overrides_a_delay_from_before() -> None:
-    """The key is ready since the change, not since the delay was requested."""
-    queue = make()
-    in_hand(queue)
-    queue.add_after("a", "later", 50.0, 1.0)
-    queue.add("a", "change", 2.0)
-    queue.succeeded("a", 3.0)
-    assert queue.scheduled() == {}
-    assert dequeue(queue, 3.0) == Dequeued("a", ("later", "change"), 0, 2.0, 1)
-
-
-def test_key_that_backs_off_keeps_the_reasons_of_a_change_in_the_meantime() -> None:
-    queue = make()
-    in_hand(queue)
-    queue.add("a", "change", 1.0)
-    queue.back_off("a", 30.0, 2.0)
-    assert dequeue(queue, 2.0).reasons == ("start", "change")
-
-
 @pytest.mark.parametrize(("asked", "later", "due"), [(10.0, 40.0, 12.0), (40.0, 10.0, 10.0)])
 def test_requeued_key_runs_at_the_earlier_of_two_delays(asked: float, later: float, due: float) -> None:
     """The other is the delay of an add in the meantime. The run is live: the reconciler asked for it."""
@@ -163,28 +127,6 @@ def test_added_keys_and_merges_are_counted() -> None:
     queue.add_all(["a", "d"], "all", 0.0)
     statistics = queue.statistics()
     assert (statistics.adds, statistics.merged) == (10, 5)
-
-
-def test_adding_all_keys_equals_adding_each() -> None:
-    """In every state of a key, and in the order of the keys."""
-
-    def filled(state: Callable[[Queue], None]) -> Queue:
-        queue = make()
-        state(queue)
-        queue.add("b", "change", 0.0)
-        return queue
-
-    for state in STATES:
-        together, each = filled(state), filled(state)
-        together.add_all(["c", "a", "b", "c"], "all", 1.0, priority=BACKLOG)
-        for key in ("c", "a", "b", "c"):
-            each.add(key, "all", 1.0, priority=BACKLOG)
-        assert together.statistics() == each.statistics()
-        for queue in (together, each):
-            report(queue, 1.0)
-        while (dequeued := together.dequeue(1.0)) is not None:
-            assert dequeued == each.dequeue(1.0)
-        assert each.dequeue(1.0) is None
 
 
 def test_closed_queue_ignores_adding_all() -> None:
@@ -239,16 +181,6 @@ def test_overridden_delays_lose_no_other_delay() -> None:
     assert len(drain(queue, 1.0)) == 50
     assert drain(queue, 2000.0) == [f"k{number}" for number in range(99, 0, -2)]
     assert queue.scheduled() == {"moved": 495_001.0}
-
-
-def test_overridden_delay_of_the_first_key_never_fires() -> None:
-    """The key is in hand when the place of its first delay comes due."""
-    queue = make()
-    queue.add_after("a", "later", 10.0, 0.0)
-    queue.add_after("a", "sooner", 5.0, 0.0)
-    assert dequeue(queue, 5.0).key == "a"
-    assert queue.next_due() is None
-    assert queue.dequeue(10.0) is None
 
 
 @pytest.mark.parametrize("priority", [LIVE, BACKLOG])

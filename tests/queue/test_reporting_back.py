@@ -25,15 +25,6 @@ def test_consecutive_failures_double_the_delay_up_to_the_maximum() -> None:
     assert attempts == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_retry_carries_the_reasons_of_the_failed_run() -> None:
-    """The failure is added to the reasons of the key."""
-    queue = make()
-    queue.add("a", "change", 0.0)
-    dequeue(queue, 0.0)
-    queue.failed("a", "error", 0.0)
-    assert dequeue(queue, 1.0).reasons == ("change", "error")
-
-
 def test_dirty_key_that_fails_is_ready_at_once_and_keeps_its_count() -> None:
     """The change may have fixed the failure. If it hasn't, the next delay is the longer one."""
     queue = make()
@@ -137,28 +128,6 @@ def test_requeue_without_delay_is_ready_at_once(delay: float) -> None:
     assert dequeue(queue, 1.0) == Dequeued("a", ("again",), 0, 1.0, 1)
 
 
-def test_change_overrides_the_delay_of_a_requeue() -> None:
-    """A key that is dirty when it asks for a delay is ready at once, and runs once."""
-    queue = make()
-    queue.add("a", "one", 0.0)
-    dequeue(queue, 0.0)
-    queue.add("a", "two", 1.0)
-    queue.requeue_after("a", 30.0, "poll", 2.0)
-    assert dequeue(queue, 2.0).reasons == ("two", "poll")
-    queue.succeeded("a", 3.0)
-    assert queue.dequeue(100.0) is None
-
-
-def test_dirty_key_that_is_dropped_runs_again() -> None:
-    """Dropping a run doesn't lose the change that came during it."""
-    queue = make()
-    queue.add("a", "one", 0.0)
-    dequeue(queue, 0.0)
-    queue.add("a", "two", 1.0)
-    queue.dropped("a", 2.0)
-    assert dequeue(queue, 2.0).reasons == ("two",)
-
-
 # ---- refusals
 
 
@@ -208,12 +177,6 @@ def test_unknown_priority_raises_and_changes_nothing() -> None:
     assert queue.is_idle()
 
 
-def test_backlog_share_below_one_is_refused() -> None:
-    """With 0 live keys per backlog key the live keys would starve."""
-    with pytest.raises(ValueError, match="live_per_backlog is 0"):
-        make(live_per_backlog=0)
-
-
 # ---- back off
 
 
@@ -225,16 +188,6 @@ def test_key_that_backs_off_keeps_its_reasons_and_is_pending() -> None:
     queue.back_off("a", 5.0, 1.0)
     assert (queue.dequeue(5.9), queue.is_idle(), queue.owed()) == (None, False, ["a"])
     assert queue.dequeue(6.0) == Dequeued("a", ("change",), 0, 6.0, 1)
-
-
-def test_change_ends_the_back_off_of_a_key_at_once() -> None:
-    """The key carries all its reasons."""
-    queue = make()
-    queue.add("a", "change", 0.0)
-    dequeue(queue, 1.0)
-    queue.back_off("a", 5.0, 1.0)
-    queue.add("a", "another", 2.0)
-    assert queue.dequeue(2.0) == Dequeued("a", ("change", "another"), 0, 2.0, 1)
 
 
 def test_key_added_while_in_hand_does_not_back_off() -> None:
@@ -260,13 +213,6 @@ def test_new_key_may_begin_with_a_delay_and_is_pending() -> None:
     assert queue.dequeue(6.0) == Dequeued("a", ("change",), 0, 6.0, 1)
     queue.succeeded("a", 6.0)
     assert queue.is_idle()
-
-
-def test_change_ends_the_delay_with_which_a_key_began() -> None:
-    queue = make()
-    queue.add("a", "change", 0.0, due=5.0)
-    queue.add("a", "another", 2.0)
-    assert queue.dequeue(2.0) == Dequeued("a", ("change", "another"), 0, 2.0, 1)
 
 
 def test_delay_of_an_add_does_not_count_for_a_key_in_the_queue() -> None:

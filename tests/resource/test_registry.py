@@ -101,18 +101,6 @@ def test_every_declared_type_has_a_scope() -> None:
         Registry().register(ResourceType("tests", "v1", "Note", Note, scope=Scope.UNDEFINED))
 
 
-def test_duplicate_name_is_refused() -> None:
-    """The error names the first type, and the registry is unchanged."""
-    known = registry()
-    again = ResourceType("tests", "v1", "Note", Memo)
-    said = r"type tests\.v1\.Note is registered already, with payload Note; use that one, or register this one under"
-    with pytest.raises(DeclarationError, match=said):
-        known.register(again)
-    assert known.resolve(NOTE.name) is NOTE
-    with pytest.raises(DeclarationError, match="is registered already"):
-        known.register(NOTE)
-
-
 def test_all_versions_of_a_kind_must_have_one_scope() -> None:
     """They share one name space."""
     known = Registry()

@@ -192,26 +192,6 @@ def test_deep_copy_of_the_statuses_is_independent() -> None:
     assert resource.status == stored_message().status
 
 
-def test_copy_includes_changes_and_is_independent() -> None:
-    resource = NOTE.view(stored_message())
-    resource.data.text = "changed"
-    other = resource.copy()
-    assert other == resource
-    other.data.text = "changed again"
-    other.metadata["colour"] = "blue"
-    assert (resource.data.text, resource.metadata["colour"]) == ("changed", "red")
-    assert other != resource
-
-
-def test_setting_metadata_copies_the_mapping() -> None:
-    """Two resources never share one dict. Any mapping is accepted."""
-    one, two = NOTE.view(stored_message()), NOTE.new("two")
-    two.metadata = one.metadata
-    two.metadata["more"] = "x"
-    assert "more" not in one.metadata
-    assert two.message().metadata == {FINALIZERS: "b a", "colour": "red", "more": "x"}
-
-
 def test_setting_data_replaces_the_payload() -> None:
     """It must be of the type's own class."""
     resource = NOTE.view(stored_message())

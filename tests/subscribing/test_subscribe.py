@@ -112,24 +112,6 @@ async def test_wrong_subject_is_refused_at_once(subjects: Callable[[], Any], err
         assert error in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"resume_after": 5}, "resume_after must be a SubscriptionPosition, such as batch.position, not 5"),
-        (
-            {"progress_interval": 0},
-            "progress_interval must be a number of seconds from 0.001 to 3600, such as progress_interval=1.0, not 0",
-        ),
-        ({"progress_interval": 3601}, "progress_interval must be a number of seconds from 0.001 to 3600"),
-    ],
-)
-async def test_wrong_option_is_refused_at_once(options: dict[str, Any], error: str) -> None:
-    async with headway.open_engine("memory:", app) as engine:
-        with pytest.raises(InvalidArgument, match=error):
-            async with engine.client.subscribe([TEAM], **options):
-                pytest.fail("it was accepted")
-
-
 async def test_exception_of_the_block_leaves_unwrapped() -> None:
     async with headway.open_engine("memory:", app) as engine:
         raised = KeyError("mine")

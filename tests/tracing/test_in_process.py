@@ -196,25 +196,6 @@ async def test_permanent_failure_and_requeue_are_outcomes_of_the_span() -> None:
     }
 
 
-async def test_missed_deadline_is_an_error_of_the_span(autojump_clock: MockClock) -> None:
-    spans, app = Spans(), headway.App("staff")
-    team = app.type("staff", "v1", "Team", Team)
-
-    @app.controller(manages=team, deadline=1.0)
-    async def reconcile(_: headway.Runtime, request: headway.Request[Team]) -> None:
-        if request.attempt == 1:
-            await trio.sleep_forever()
-
-    async with headway.open_engine("memory:", app, report=events.ignore, tracing=spans.provider) as engine:
-        await engine.wait_idle()
-        with spans.root():
-            await engine.client.write(team.new("core", Team(size=1)))
-        await engine.wait_idle()
-    first, second = spans.named("reconcile")
-    assert (first.attributes["outcome"], first.status) == ("canceled", "ERROR")
-    assert (second.attributes["outcome"], second.status) == ("done", "UNSET")
-
-
 async def test_failed_mapping_is_an_error_of_its_span_and_its_retry_is_mapped_in_the_trace() -> None:
     """The change counts as delivered once."""
     spans, app = Spans(), headway.App("staff")

@@ -12,7 +12,6 @@ from headway.engine import combine_apps
 from headway.errors import DeclarationError
 from headway.resource import (
     NAMESPACE,
-    Registry,
     ResourceType,
     Scope,
 )
@@ -191,8 +190,3 @@ def a_chain(upward: Any) -> VersionChain:
     chain = chain_of(known, V1.kind)
     assert chain is not None
     return chain
-
-
-def test_registry_without_converters_has_no_chain() -> None:
-    assert chain_of(Registry(), V1.kind) is None
-    assert chain_of(versions(), OTHER.kind) is None
