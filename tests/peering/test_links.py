@@ -16,23 +16,10 @@ from headway.peering import PEERING, PeerLimits, Role
 from headway.peering._hub import ACCEPT_KEY, BREACH, CLOSED, DELETED, REPLACED, SILENT, TERMINATED
 from headway.peering.links import open_importer
 from headway.peering.stream import Copying
-from headway.resource import NAMESPACE, PARTITION, Condition, ConditionState
+from headway.resource import PARTITION, Condition, ConditionState
 from headway.storage import MemoryBackend
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team
 from tests.peering.link_kit import Message, Side, eventually, exported, open_pair, open_side, raw_peer
-
-
-async def test_both_sides_copy_over_one_stream(autojump_clock: MockClock) -> None:
-    async with open_pair() as pair:
-        await pair.a.write("ada", "1")
-        pair.connect()
-        await pair.wait(pair.b, {"ada": ["1"]})
-        await pair.b.write("ben", "2")
-        await pair.wait(pair.a, {"ben": ["2"]})
-        await pair.a.write("ada", "3")
-        await pair.wait(pair.b, {"ada": ["3"]})
-        await pair.a.host.client.delete(TEAM.id("ada"))
-        await pair.wait(pair.b, {})
 
 
 async def test_r8_heartbeats_are_sent_every_15_seconds(autojump_clock: MockClock) -> None:
@@ -74,21 +61,6 @@ async def test_idle_peers_commit_nothing(autojump_clock: MockClock) -> None:
         assert [side.host.backend.position.revision for side in (pair.a, pair.b)] == before
 
 
-async def test_cut_stream_resumes_without_a_snapshot(autojump_clock: MockClock) -> None:
-    async with open_pair() as pair:
-        await pair.a.write("ada", "1")
-        scope = pair.connect()
-        await pair.wait(pair.b, {"ada": ["1"]})
-        scope.cancel()
-        await pair.a.write("ada", "2")
-        await pair.a.write("ben", "1")
-        before = pair.b.host.backend.position.revision
-        pair.connect()
-        await pair.wait(pair.b, {"ada": ["2"], "ben": ["1"]})
-        # The fence of the new stream, and the two commits.
-        assert pair.b.host.backend.position.revision == before + 3
-
-
 async def test_status_and_metadata_are_copied_and_finalizers_are_not(autojump_clock: MockClock) -> None:
     async with open_pair() as pair:
         owner = await pair.a.write("owner")
@@ -112,31 +84,6 @@ async def test_status_and_metadata_are_copied_and_finalizers_are_not(autojump_cl
             "originPartition": "default",
             "originDeletionTimestamp": made.metadata["deletionTimestamp"],
         }
-
-
-async def test_namespaces_of_copies_are_created(autojump_clock: MockClock) -> None:
-    async with open_pair() as pair:
-        await pair.a.host.client.create(NAMESPACE.new("lab", NAMESPACE.payload()))
-        await pair.a.host.client.create(TEAM.new("ada", Team(), namespace="lab"))
-        pair.connect()
-        await pair.wait(pair.b, {"ada": []})
-        made = await pair.b.host.client.list(NAMESPACE, partition="peer-east")
-        assert [each.name for each in made] == ["lab"]
-
-
-async def test_changed_exports_are_followed(autojump_clock: MockClock) -> None:
-    async with open_pair() as pair:
-        await pair.a.write("ada", "1")
-        await pair.a.host.client.create(ACCOUNT.new("x", Account()))
-        pair.connect()
-        await pair.wait(pair.b, {"ada": ["1"]})
-        await pair.a.change(exports=exported(ACCOUNT))
-        await pair.wait(pair.b, {})
-
-        async def accounts() -> int:
-            return len(await pair.b.host.client.list(ACCOUNT, partition="peer-east"))
-
-        await eventually(accounts, 1)
 
 
 async def test_r6_withdrawn_export_leaves_the_copies_of_the_others(autojump_clock: MockClock) -> None:

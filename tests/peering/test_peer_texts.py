@@ -7,13 +7,8 @@ from grpclib.const import Status
 
 from headway._gen.headway.peering import v1 as wire
 from headway.errors import HeadwayError, InvalidArgument
-from headway.events import PeerRefused
-from headway.peering import PEER_STREAM, PEERING, Peering, PeerLimits, Role, open_peer_channel
-from headway.peering.links import Dialer
-from headway.protobuf import copy_message
-from tests.helpers.resources import TEAM
+from headway.peering import PEER_STREAM, Peering, Role, open_peer_channel
 from tests.helpers.service_errors import status_of
-from tests.peering.link_kit import open_side
 
 UNUSABLE = ["a" * 64 + ":9000", "a..b:9000", ".b:9000", "a\0b:9000", "unix:/tmp/a\0b"]
 
@@ -40,22 +35,3 @@ async def test_certificate_that_is_not_ascii_is_invalid() -> None:
     with pytest.raises(InvalidArgument, match=r"ca must contain certificates in PEM, .* ASCII"):
         async with open_peer_channel(peering):
             pass
-
-
-SERVERS = {
-    "an address that is none": wire.Server(addresses=["not an address"]),
-    "a long name": wire.Server(addresses=["10.0.0.2:9000"], server_name="a" * 256),
-    "no certificates": wire.Server(addresses=["10.0.0.2:9000"], ca="-----BEGIN CERTIFICATE-----"),
-    "too many certificates": wire.Server(addresses=["10.0.0.2:9000"], ca="-----BEGIN CERTIFICATE-----" * 1000),
-}
-
-
-@pytest.mark.parametrize("name", SERVERS)
-async def test_invalid_addresses_of_the_peer_are_reported_and_not_stored(name: str) -> None:
-    """The engine may write any Peering, so its writes are not checked as those of others are."""
-    async with open_side("east", Role.DIALS, TEAM) as side:
-        before = copy_message(side.entry.peering.data)
-        await Dialer(side.host, side.entry, PeerLimits())._follow_server(SERVERS[name])
-        assert (await side.host.client.read(PEERING, "east")).data == before
-        reported = [each for each in side.events if isinstance(each, PeerRefused)]
-        assert [each.why.partition(":")[0] for each in reported] == ["its addresses are not valid"]

@@ -288,19 +288,6 @@ def test_copies_are_never_exported() -> None:
     assert list(store.copies) == ["ada"]
 
 
-def test_r10_address_changes_are_pushed(stream: Stream) -> None:
-    stream.sender.serve(wire.Server(addresses=["10.0.0.1:9000"]))
-    stream.sender.request(asked(Subject.SERVER, subscribe=wire.Subscribe()), 0.0)
-    first = stream.sender.take(0.0)
-    assert first is not None
-    stream.sender.serve(wire.Server(addresses=["10.0.0.2:9000"], ca="new"))
-    assert stream.sender.take(0.0) is None, "the first is not acknowledged"
-    stream.sender.request(asked(Subject.SERVER, ack=wire.Ack(nonce=first.nonce)), 0.0)
-    second = stream.sender.take(0.0)
-    assert second is not None
-    assert second.server == wire.Server(addresses=["10.0.0.2:9000"], ca="new")
-
-
 def test_r7_each_subscription_begins_a_feed_of_its_own() -> None:
     """The peer ignores the feeds of its earlier subscriptions, even if it repeats itself."""
     origin = Origin()

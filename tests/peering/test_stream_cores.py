@@ -181,26 +181,6 @@ def test_recreated_original_gets_another_incarnation(origin: Origin, store: Impo
     assert [key[1][2] for key in before if before[key] != after[key]] == ["ada"]
 
 
-def test_rolled_back_origin_changes_nothing_until_it_is_accepted(origin: Origin, store: Importing) -> None:
-    copied(origin, store)
-    origin.commit(ada="2", fay="1")
-    Stream(origin, store).run()
-    before = store.copies
-    origin.roll_back(3)
-    for _ in range(8):
-        # Even once it has passed the position that it lost.
-        origin.commit(ben="new")
-    stream = Stream(origin, store)
-    stream.later()
-    assert stream.receiver.copying is Copying.ROLLED_BACK
-    assert "was rolled back; its session is 's2' now" in stream.receiver.held
-    assert store.copies == before
-    stream.receiver.accept("s2")
-    stream.later()
-    assert store.copies == originals(origin.now)
-    assert stream.replaced == 1
-
-
 def test_snapshot_of_a_server_that_lags_is_refused(origin: Origin, store: Importing) -> None:
     copied(origin, store)
     before = store.copies
@@ -212,48 +192,6 @@ def test_snapshot_of_a_server_that_lags_is_refused(origin: Origin, store: Import
     stream.run()
     assert stream.receiver.copying is Copying.BEHIND
     assert store.copies == before
-
-
-@pytest.mark.parametrize("later", [0, 1, 8])
-def test_rollback_amid_a_snapshot_is_noticed_and_can_be_accepted(origin: Origin, store: Importing, later: int) -> None:
-    """This holds even once the store has passed the position that it lost.
-
-    The receiver has no whole state to resume from, but names the position at which the snapshot began.
-    """
-    copied(origin, store)
-    origin.commit(ada="2", fay="1")
-    cut = Stream(origin, store, compacted=100)
-    while store.state is None or store.state.complete:
-        assert any([cut.request(), cut.send(), cut.receive(), cut.read()])
-    while "2" not in [data for _, _, data in store.copies.values()]:
-        assert any([cut.request(), cut.send(), cut.receive(), cut.read()])
-    before = store.copies
-    origin.roll_back(2)
-    for _ in range(later):
-        origin.commit(ben="new")
-    stream = Stream(origin, store)
-    stream.run()
-    assert stream.receiver.copying is Copying.ROLLED_BACK
-    assert store.copies == before
-    assert "its session is 's2' now" in stream.receiver.held
-    stream.receiver.accept("s2")
-    stream.later()
-    assert store.copies == originals(origin.now)
-    assert stream.replaced == 1
-
-
-def test_restored_origin_replaces_the_copies_and_says_so(origin: Origin, store: Importing) -> None:
-    """A restored store has another id, and its resources have the versions of the backup."""
-    copied(origin, store)
-    origin.commit(ada="2", fay="1")
-    Stream(origin, store).run()
-    restored = Origin("restored")
-    restored.revision = 1 << 48
-    restored.states[1 << 48] = dict(origin.states[3])
-    stream = Stream(restored, store)
-    stream.run()
-    assert stream.replaced == 1
-    assert store.copies == originals(restored.now)
 
 
 def test_copies_that_a_stopped_removal_left_follow_another_store_with_lower_versions(
