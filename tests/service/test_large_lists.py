@@ -75,7 +75,7 @@ def notes(count: int, type: Any = NOTE) -> list[Put]:
     return made
 
 
-@pytest.mark.parametrize("store", [MemoryBackend, InNoOrder, LastInOrder])
+@pytest.mark.parametrize("store", [MemoryBackend, pytest.param(InNoOrder, marks=pytest.mark.wide), LastInOrder])
 async def test_large_list_is_complete_and_in_order(store: type[MemoryBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     """The first list encodes the resources, and later ones find the bytes of those that have not changed."""
     monkeypatch.setattr("headway.service._pages._JOINED", 700)

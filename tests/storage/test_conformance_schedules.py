@@ -96,7 +96,7 @@ class _PacedWatch(LogWatch):
     ],
     ids=lambda check: claim_of(check)[0],
 )
-@settings(max_examples=max(6, settings().max_examples // 10))
+@settings(max_examples=max(3, settings().max_examples // 10))
 @given(schedule=SCHEDULES)
 async def test_memory_store_passes_checks_under_any_schedule(check: BackendCheck, schedule: Sequence[int]) -> None:
     """The schedule chooses the delay of each call and each answer."""

@@ -98,10 +98,7 @@ WAYS = {
 @pytest.mark.parametrize("there", ["this process", pytest.param("another process", marks=pytest.mark.wide)])
 @pytest.mark.parametrize(
     ("become", "why"),
-    [
-        pytest.param(*way, id=name, marks=[pytest.mark.wide] * (name not in ("renamed", "without its lock file")))
-        for name, way in WAYS.items()
-    ],
+    [pytest.param(*way, id=name, marks=[pytest.mark.wide] * (name != "renamed")) for name, way in WAYS.items()],
 )
 async def test_second_engine_is_refused_whatever_became_of_the_names(
     tmp_path: Path, become: Callable[[Path], Path], why: str, there: str
