@@ -6,15 +6,13 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 import headway
-from headway.engine import _collector
-from headway.events import Reconciled, ignore
+from headway.events import ignore
 from headway.pauses import pause_controller, resume_controller
 from headway.storage import MemoryBackend
 from tests.helpers.declared import Note
@@ -114,50 +112,6 @@ async def test_collection_is_off_during_the_first_pass_and_primed_objects_are_fr
         assert is_examined(stored)
 
 
-@pytest.mark.wide
-async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock) -> None:
-    """Frozen cycles that reconciles leave behind would stay for ever."""
-    it = Pass()
-    left: list[object] = []
-
-    class Cycle:
-        def __init__(self, request: object) -> None:
-            self.request = request
-            self.itself = self
-
-        def __del__(self) -> None:
-            left.append(self.request)
-
-    @it.app.controller(manages=it.note, name="leaves", concurrency=COUNT)
-    async def leaves(rt: headway.Runtime, request: headway.Request) -> None:
-        # Until all controllers are primed.
-        await later(autojump_clock, 1)
-        Cycle((rt, request))
-
-    async with it.filled() as store:
-        gc.collect()
-        left.clear()
-        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True):
-            await later(autojump_clock, 2)
-            assert gc.isenabled()
-            assert len(left) == COUNT
-
-
-async def test_controller_that_never_becomes_idle_keeps_collection_off_for_a_limited_time(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    monkeypatch.setattr(_collector, "LIMIT", 5.0)
-    it = Pass()
-    async with it.filled() as store:
-        it.go_on = trio.Event()
-        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True):
-            await later(autojump_clock, _collector.LIMIT - 1)
-            assert not gc.isenabled()
-            await later(autojump_clock, 2)
-            assert gc.isenabled()
-            assert is_frozen()
-
-
 @pytest.mark.parametrize("cut_short", [False, True])
 async def test_collection_is_off_until_the_last_engine_of_the_process_is_done(
     cut_short: bool, autojump_clock: MockClock
@@ -193,24 +147,6 @@ async def test_collector_settings_of_the_program_are_restored(autojump_clock: Mo
         assert is_frozen()
 
 
-@pytest.mark.parametrize(("before", "meanwhile", "after"), [(10, None, 10), (200, None, 200), (10, 30, 30)])
-async def test_full_collections_are_rarer_while_the_engine_is_open(
-    before: int, meanwhile: int | None, after: int
-) -> None:
-    """The thresholds of young objects stay. What the program has set before or meanwhile is not made smaller."""
-    usual = gc.get_threshold()
-    young = usual[:2]
-    try:
-        gc.set_threshold(*young, before)
-        async with headway.open_engine("memory:", headway.App("rare"), report=ignore, gc_freeze=True):
-            assert gc.get_threshold() == (*young, max(before, _collector.RARELY))
-            if meanwhile is not None:
-                gc.set_threshold(*young, meanwhile)
-        assert gc.get_threshold() == (*young, after)
-    finally:
-        gc.set_threshold(*usual)
-
-
 async def test_paused_controller_does_not_keep_an_engine_from_running(autojump_clock: MockClock) -> None:
     """It is paused until an operator resumes it through this engine, so the engine must open and go on."""
     it = Pass()
@@ -227,20 +163,6 @@ async def test_paused_controller_does_not_keep_an_engine_from_running(autojump_c
             assert it.reconciled == [True] * COUNT
 
 
-async def test_failed_opening_leaves_collection_on() -> None:
-    @asynccontextmanager
-    async def broken() -> AsyncIterator[Any]:
-        assert not gc.isenabled(), "a store that is opened reads what it holds"
-        raise OSError("no such disk")
-        yield
-
-    with pytest.raises(OSError, match="no such disk"):
-        async with headway.open_engine(broken(), gc_freeze=True):
-            raise AssertionError
-    assert gc.isenabled()
-    assert not is_frozen()
-
-
 async def test_workers_pause_collection_as_engines_do(autojump_clock: MockClock) -> None:
     it = Pass()
     types = headway.App("types")
@@ -254,36 +176,3 @@ async def test_workers_pause_collection_as_engines_do(autojump_clock: MockClock)
             assert it.reconciled == [False] * COUNT
             assert is_frozen()
     assert not is_frozen()
-
-
-async def test_objects_frozen_by_python_do_not_count_as_frozen_by_the_program(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    """Python 3.12 counts its immortal objects as frozen: at its start, and again after each full collection."""
-    count = gc.get_freeze_count
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: count() + 375)
-    it = Pass()
-    async with it.filled() as store:
-        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
-            await engine.wait_idle()
-            await later(autojump_clock, 1)
-            assert is_frozen()
-        assert not is_frozen()
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("failures_only", [False, True])
-async def test_report_of_failures_only_receives_no_successes(autojump_clock: MockClock, failures_only: bool) -> None:
-    """A report that does not ask for successes is not called with them, with or without a frozen collector."""
-    it = Pass()
-    events: list[Reconciled] = []
-
-    def report(event: object) -> None:
-        if isinstance(event, Reconciled):
-            events.append(event)
-
-    report.failures_only = failures_only  # type: ignore[attr-defined]  # see `events.Report`
-    async with it.filled() as store, headway.open_engine(store, it.app, report=report, gc_freeze=True) as engine:
-        await engine.wait_idle()
-        await later(autojump_clock, 1)
-    assert (events == []) is failures_only

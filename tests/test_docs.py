@@ -199,21 +199,6 @@ def test_scenario_of_the_readme_proves_its_program(tmp_path: Path) -> None:
     assert wrong == ""
 
 
-@pytest.mark.wide
-async def test_program_of_the_readme_writes_nothing_when_run_again(tmp_path: Path) -> None:
-    """The second run finds the accounts of the first, prints them again and leaves them unchanged."""
-    app = headway.App("staff")
-    account = app.type("staff", "v1", "Account", Account)
-    versions: list[list[tuple[str, str]]] = []
-    for _ in range(2):
-        assert printed("README.md", tmp_path) == (PRINTS["README.md"], "")
-        async with headway.open_engine(f"sqlite:{tmp_path / 'staff.db'}", app) as engine:
-            versions.append([(each.name, each.version) for each in await engine.client.list(account)])
-
-    assert versions[0] == versions[1]
-    assert [name for name, _ in versions[0]] == ["ada", "grace"]
-
-
 def test_defaults_of_a_controller_are_those_of_the_guide() -> None:
     """The guide names the defaults of concurrency, deadline, back-off and name."""
     app = headway.App("staff")

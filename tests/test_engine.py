@@ -179,14 +179,6 @@ def test_engine_has_at_most_ten_parameters_and_tests_have_three_more() -> None:
     assert of_tests.keys() - of_programs.keys() == {"wrap_channel", "peer_links", "check_isolation"}
 
 
-async def test_two_apps_with_one_name_cannot_have_controllers_with_one_name(autojump_clock: MockClock) -> None:
-    """Both controllers would have the same fence, so nothing is opened."""
-    one, other = Rig(autojump_clock), Rig(autojump_clock)
-    with pytest.raises(DeclarationError):
-        async with headway.open_engine("memory:", one.pools.app, other.pools.app):
-            pass
-
-
 async def test_declaration_on_an_open_app_is_refused(autojump_clock: MockClock) -> None:
     """The declaration would have no effect. It is accepted before, between and after the blocks, and on another app."""
     app = headway.App("staff")
@@ -235,32 +227,6 @@ async def test_engine_without_controllers_becomes_idle(autojump_clock: MockClock
 
 
 # --- wait_idle ---
-
-
-async def test_wait_idle_on_an_empty_store_waits_until_every_controller_runs(autojump_clock: MockClock) -> None:
-    rig = Rig(autojump_clock)
-    rig.channel.stall(rig.pools.summary)
-    async with rig.open():
-        with trio.move_on_after(10) as scope:
-            await rig.engine.wait_idle()
-        assert scope.cancelled_caught
-        rig.channel.release(rig.pools.summary)
-        await rig.wait_idle(1)
-
-
-async def test_wait_idle_includes_changes_that_are_not_yet_mapped(autojump_clock: MockClock) -> None:
-    """A reconcile that follows from an earlier write is always waited for."""
-    rig = Rig(autojump_clock)
-    async with rig.open():
-        await rig.write_pool("a")
-        await rig.wait_idle()
-        for turns in range(30):
-            await rig.write_pool("a", str(turns))
-            written = rig.store.position.revision
-            for _ in range(turns):
-                await trio.lowlevel.checkpoint()
-            await rig.wait_idle()
-            assert rig.witness.reconciles[-1].frontiers[rig.pools.pool.name] >= written
 
 
 async def test_wait_idle_includes_changes_that_reconciles_make(autojump_clock: MockClock) -> None:
@@ -369,16 +335,6 @@ async def test_controllers_of_two_apps_with_one_name_for_one_type_are_refused() 
     with pytest.raises(DeclarationError, match=right):
         async with headway.open_workers("127.0.0.1:9", billing, audit):
             pass
-
-
-async def test_controllers_of_two_apps_with_one_name_for_two_types_are_both_run() -> None:
-    billing, audit = headway.App("billing"), headway.App("audit")
-    order = billing.type("shop", "v1", "Order", Team)
-    audit.registry = billing.registry
-    billing.controller(manages=order, name="orders")(nothing)
-    audit.controller(manages=headway.NAMESPACE, name="orders")(nothing)
-    async with headway.open_engine("memory:", billing, audit) as engine:
-        assert {"billing/orders", "audit/orders"} <= set(engine.controllers)
 
 
 async def nothing(rt: headway.Runtime, request: headway.Request) -> None:

@@ -11,8 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 from typing_extensions import override
 
 import headway
-from headway.access import Access, Authorizer, Caller, Guarded, Limit, Policy, Rule, new_token
-from headway.api import Api, Call, Cardinality, Interrupted, Stream, Wrapper, method, stream
+from headway.access import Access, Authorizer, Caller, Policy, Rule, new_token
+from headway.api import Api, Call, Cardinality, Stream, Wrapper, method, stream
 from headway.client import call_service
 from headway.engine import Extension, Host
 from headway.errors import (
@@ -22,11 +22,10 @@ from headway.errors import (
     InvalidArgument,
     NotHeadway,
     PermissionDenied,
-    RateLimited,
 )
 from headway.protobuf import field, message
 from headway.resource import Key, Kind, ResourceType, pb
-from headway.rpc import InProcessChannel, open_channel
+from headway.rpc import open_channel
 from headway.service import AccessChecks, WriteRules
 
 
@@ -203,28 +202,6 @@ class OddApi(Api, service="test.counting.Odd"):
 ODD = Odd(type="a", subjects=["b"], tenancy="c", id="d")
 
 
-async def test_limits_do_not_look_into_the_messages_of_an_extension() -> None:
-    limited = Limit(name="few", categories=["read"], per=[], per_second=0.001, burst=1)
-    text, token = new_token(["any"])
-    access = Authorizer(
-        Access(
-            [Policy("any", [Rule(verbs=["read"], type="counting.v1.*", partition="*", namespace="*")])],
-            [token],
-            limits=[limited],
-        )
-    )
-    extension = Extension(services=[lambda _, __: OddApi()])
-    network = headway.Network(["127.0.0.1:0"], access=access)
-    async with (
-        headway.open_engine("memory:", app, network=network, extensions=[extension]) as engine,
-        open_channel(engine.addresses[0], timeout=1) as channel,
-    ):
-        bearing = Call({"x-consul-token": text})
-        assert await OddApi.over(channel).read(bearing, ODD) == ODD
-        with pytest.raises(RateLimited):
-            await OddApi.over(channel).read(bearing, ODD)
-
-
 async def test_service_of_an_extension_refuses_callers_without_a_token() -> None:
     access = Authorizer(Access([Policy("anonymous", [Rule(verbs=["*"], type="*", partition="*", namespace="*")])]))
     extension = Extension(services=[lambda _, __: OddApi()])
@@ -235,28 +212,6 @@ async def test_service_of_an_extension_refuses_callers_without_a_token() -> None
     ):
         with pytest.raises(PermissionDenied, match="this service needs a token"):
             await OddApi.over(channel).read(Call(), ODD)
-
-
-async def test_reply_that_tells_of_an_effect_is_sent_though_the_rights_have_changed() -> None:
-    """A caller who is told to repeat the call would do it twice. Another reply is kept back."""
-    text, token = new_token(["any"])
-    policies = [Policy("any", [Rule(verbs=["read"], type="counting.v1.*", partition="*", namespace="*")])]
-    access, effects = Authorizer(Access(policies, [token])), list[str]()
-
-    def change() -> None:
-        access.replace(
-            Access([Policy("any", [Rule(verbs=["list"], type="counting.v1.*", partition="*", namespace="*")])], [token])
-        )
-
-    channel = InProcessChannel(Guarded(lambda _: OddApi(effects, change), access, headway.App("x").registry))
-    service, bearing = OddApi.over(channel), Call({"x-consul-token": text})
-    assert await service.deploy(bearing, ODD) == ODD
-    assert effects == ["a"]
-    access.replace(Access(policies, [token]))
-
-    plain = InProcessChannel(Guarded(lambda _: OddApi(meanwhile=change), access, headway.App("x").registry))
-    with pytest.raises(Interrupted, match="your permissions have changed: retry"):
-        await OddApi.over(plain).read(bearing, ODD)
 
 
 def test_mistakes_in_declarations_are_refused() -> None:
@@ -281,15 +236,6 @@ def test_mistakes_in_declarations_are_refused() -> None:
     assert set(More.methods) == {f"/test.counting.More/{name}" for name in ("Read", "Deploy", "Further")}
 
 
-async def test_extension_cannot_take_a_method_of_the_engine() -> None:
-    class Taking(OddApi, service="headway.resource.v1.ResourceService"):
-        pass
-
-    with pytest.raises(DeclarationError, match="two services have the method /headway"):
-        async with headway.open_engine("memory:", app, extensions=[Extension(services=[lambda _, __: Taking()])]):
-            pass
-
-
 async def test_client_of_the_host_is_there_when_the_engine_serves() -> None:
     def early(host: Host, _: object) -> OddApi:
         with pytest.raises(Closed, match="the engine does not serve yet"):
@@ -298,18 +244,6 @@ async def test_client_of_the_host_is_there_when_the_engine_serves() -> None:
 
     async with headway.open_engine("memory:", app, extensions=[Extension(services=[early])]):
         pass
-
-
-async def test_late_controller_begins_with_the_first_resource_of_its_type() -> None:
-    counting = Counting()
-    extension = Extension(late_apps=[counting.app])
-    async with headway.open_engine("memory:", app, extensions=[extension]) as engine:
-        await engine.wait_idle()
-        assert "counting/reconcile" not in engine.controllers
-        await engine.client.write(counting.job.new("first"))
-        await engine.wait_idle()
-        assert "counting/reconcile" in engine.controllers
-        assert (await engine.client.read(counting.job, "first")).data.done
 
 
 async def test_open_service_needs_no_token() -> None:

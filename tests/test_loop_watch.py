@@ -15,7 +15,6 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.engine._loop_watch import Judge
-from headway.engine._shutdown import stack_of
 from headway.observe import Metrics, log_report
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -73,28 +72,6 @@ def test_block_is_reported_again_each_time_its_duration_has_doubled() -> None:
     assert loop.reported == []
     loop.block(200, TASK)
     assert loop.reported == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 124.0, 184.0]
-
-
-def test_slow_loop_is_not_reported() -> None:
-    """Many short tasks or an overloaded machine delay the loop, but no task blocks it."""
-    loop = SimulatedLoop()
-    loop.block(10, TASK, OTHER)
-    loop.turn(1)
-    loop.block(10, None)
-    assert loop.reported == []
-
-
-@pytest.mark.parametrize("before", [0.0, 0.4])
-def test_suspended_process_is_not_reported(before: float) -> None:
-    """After SIGSTOP or a suspended laptop, no thread ran and no processor was used. A later block is reported."""
-    loop = SimulatedLoop()
-    loop.turn(5)
-    loop.block(before, TASK)
-    loop.stall(3600, works=False)
-    loop.block(0.5, TASK)
-    assert loop.reported == []
-    loop.block(1, TASK)
-    assert len(loop.reported) == 1
 
 
 def test_function_that_holds_the_interpreter_lock_is_reported() -> None:
@@ -216,80 +193,6 @@ async def test_loop_of_asyncio_in_a_reconcile_is_named_with_what_to_do() -> None
 
     blocked = (await _blocked(staff))[0]
     assert "await trio.to_thread.run_sync(function)` for a function that blocks or calls asyncio.run()" in blocked.stack
-
-
-async def test_block_that_ends_while_its_stack_is_read_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """C code that held the interpreter lock lets the loop continue as soon as the watchdog runs."""
-    staff = Staff()
-    holding, ended, reported = threading.Event(), threading.Event(), threading.Event()
-
-    def stack_later(task: trio.lowlevel.Task, loop: int) -> Any:
-        if "worker" in task.name:
-            holding.set()
-            assert ended.wait(50)
-        return stack_of(task, loop)
-
-    monkeypatch.setattr("headway.engine._loop_watch.stack_of", stack_later)
-
-    @staff.app.controller(manages=staff.team)
-    async def teams(_: headway.Runtime, __: headway.Request) -> None:
-        holding.wait(50)
-
-    def report(event: object) -> None:
-        staff.events.append(event)
-        if isinstance(event, events.Reconciled) and event.controller == "staff/teams":
-            ended.set()
-        if isinstance(event, events.LoopBlocked) and "worker" in event.task:
-            reported.set()
-
-    async with headway.open_engine(
-        "memory:", staff.app, report=report, timing=headway.Timing(block_limit=0.2)
-    ) as engine:
-        await engine.client.apply(staff.team.new("core", Team()))
-        with trio.fail_after(60):
-            await engine.wait_idle()
-    assert reported.wait(50)
-    blocked = [each for each in staff.events_of(events.LoopBlocked) if "worker" in each.task]
-    assert (blocked[0].controller, blocked[0].key) == ("staff/teams", ("default", "default", "core"))
-
-
-async def test_blocking_mapper_is_reported_with_the_changed_resource() -> None:
-    """The report names the controller of the mapper."""
-    staff = Staff()
-    hold = _hold(staff)
-
-    def mapper(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
-        hold()
-        return [staff.team.id(f"of-{account.name}")]
-
-    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, mapper)])
-    async def teams(_: headway.Runtime, __: headway.Request) -> None:
-        """Do nothing."""
-
-    blocked = (await _blocked(staff))[0]
-    assert (blocked.controller, blocked.key) == ("staff/teams", ("default", "default", "ada"))
-    assert "in mapper" in blocked.stack
-
-
-async def test_blocking_daemon_is_reported_with_its_resource() -> None:
-    """A daemon is not a reconcile, but it has a key."""
-    staff = Staff()
-    hold, begun = _hold(staff), trio.Event()
-
-    @staff.app.daemon(staff.team)
-    async def beats(_: headway.Runtime, __: headway.Resource[Team]) -> None:
-        begun.set()
-        hold()
-
-    blocked = (await _blocked(staff, begun=begun))[0]
-    assert (blocked.controller, blocked.key) == ("staff/beats", ("default", "default", "core"))
-
-
-async def test_no_thread_is_started_without_a_limit() -> None:
-    async with headway.open_engine("memory:", Staff().app, timing=headway.Timing(block_limit=None)):
-        assert _watchdogs() == []
 
 
 async def test_no_thread_is_started_in_virtual_time(autojump_clock: MockClock) -> None:

@@ -135,17 +135,3 @@ async def test_engine_without_a_name_gets_a_unique_one(store: Backend, autojump_
         ]
         assert first.runs_ended() == second.runs_ended() == []
     assert names[0].isdisjoint({*names[1], "server"})
-
-
-async def test_engine_with_its_own_store_needs_no_name() -> None:
-    """The engine is named server, and Headway's own controllers take no leases. An invalid name is still refused."""
-    heard: list[object] = []
-    async with headway.open_engine("memory:", app_of("server")[0], report=heard.append) as engine:
-        with trio.fail_after(30):
-            await engine.wait_idle()
-    assert {(event.name, event.holder) for event in heard if isinstance(event, events.LeaseTaken)} == {
-        ("staff/copier", "server")
-    }
-    with pytest.raises(headway.errors.DeclarationError, match="process='no name'"):
-        async with headway.open_engine("memory:", app_of("server")[0], process="no name"):
-            raise AssertionError("it was opened")

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 import trio
-from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.engine import Host, _store_health
-from headway.errors import HeadwayError, StoreUnusable, Unavailable, WriteRejected
+from headway.engine import _store_health
+from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.protobuf import decode
-from headway.quotas import quotas_now
-from headway.resource import Key, Kind, Registry, pb
-from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
-from headway.storage import MemoryBackend, SqliteBackend, StoreProblem, find_problem, open_sqlite
+from headway.resource import Key, Kind, pb
+from headway.rpc import HealthCheckRequest, HealthCheckResponse, open_channel
+from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
-from headway.why import observer_of, why_extension
 from tests.helpers.plain_types import Team
-from tests.helpers.service_errors import status_of
 from tests.http.kit import NO_CERTIFICATES
 from tests.run.test_store_rolled_back import rolled_back
-from tests.storage.sqlite_kit import fail_commits
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING = 1, 2
@@ -121,42 +112,6 @@ async def test_moved_file_is_a_problem_before_the_next_write(tmp_path: Path) -> 
             await backend.list(KIND, EVERYTHING)
 
 
-async def test_moved_file_is_found_after_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a rejected write, the check also looks for room on the disk, where the file no longer is."""
-    path = tmp_path / "a.db"
-    async with open_sqlite(path) as backend:
-        with monkeypatch.context() as patch:
-            fail_commits(patch, sqlite3.SQLITE_FULL)
-            with pytest.raises(WriteRejected):
-                await put(backend, thing("a"))
-        path.rename(tmp_path / "elsewhere.db")
-        found = await find_problem(backend)
-        assert found is not None
-        assert found[0] is StoreProblem.UNUSABLE
-        assert f"{path} was moved or removed while it was open" in str(found[1])
-
-
-async def test_disk_that_does_not_tell_its_room_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store is used again as soon as its disk answers."""
-
-    def failing(_: str) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    path = tmp_path / "a.db"
-    async with open_sqlite(path) as backend:
-        with monkeypatch.context() as patch:
-            fail_commits(patch, sqlite3.SQLITE_FULL)
-            with pytest.raises(WriteRejected):
-                await put(backend, thing("a"))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "statvfs", failing)
-            found = await find_problem(backend)
-        assert found is not None
-        assert (found[0], type(found[1])) == (StoreProblem.AWAY, StoreUnusable)
-        assert f"{path}: the free space on its disk cannot be read (Input/output error)" in str(found[1])
-        assert await find_problem(backend) is None
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Any:
     """A separate file system of 1 MB. Skip the test if this process may not mount one."""
@@ -169,23 +124,6 @@ def small_disk(tmp_path: Path) -> Any:
         pytest.skip("this process may mount nothing")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-async def test_store_on_a_full_disk_serves_again_when_there_is_room(small_disk: Path) -> None:
-    """No write is needed for that. The process stays healthy, because a restart would not help."""
-    async with watched(f"sqlite:{small_disk}/a.db") as it:
-        ballast = small_disk / "ballast"
-        with pytest.raises(OSError, match="No space"):
-            ballast.write_bytes(bytes(2_000_000))
-        with pytest.raises(WriteRejected):
-            await it.engine.client.write(TEAM.new("large", Team(note="x" * 1_000_000)))
-        assert await it.status() == NOT_SERVING
-        assert (await it.pages())[0] == 200
-        ballast.unlink()
-        # A checkpoint of a controller may have found room before.
-        while await it.status() != SERVING:
-            pass
-        assert it.reported()[:2] == ["StoreFailed away", "StoreRecovered away"]
 
 
 async def test_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path) -> None:
@@ -297,31 +235,6 @@ async def test_unreachable_store_is_not_serving_until_it_answers(
             assert it.reported() == [f"StoreFailed {name}", f"StoreRecovered {name}"]
 
 
-async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> None:
-    """The status arrives before the watch is ended."""
-    statuses: list[object] = []
-    where = f"unix:{tmp_path}/server"
-
-    async def follow(channel: RemoteChannel, task_status: trio.TaskStatus[None]) -> None:
-        try:
-            async with channel.stream(WATCH, HealthCheckRequest()) as stream:
-                async for each in stream:
-                    statuses.append(each.status)
-                    if each.status == SERVING:
-                        task_status.started()
-        except HeadwayError as error:
-            statuses.append(status_of(error))
-
-    with trio.fail_after(20):
-        async with (
-            open_channel(where, decoders=DECODERS) as channel,
-            trio.open_nursery() as nursery,
-            headway.open_engine("memory:", app, network=headway.Network([where], insecure=True)),
-        ):
-            await nursery.start(follow, channel)
-    assert statuses == [SERVING, NOT_SERVING, Status.UNAVAILABLE]
-
-
 async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:
     """A restart would lose the decision that an operator has to make."""
     async with rolled_back() as it:
@@ -357,29 +270,6 @@ async def test_recovery_counts_from_the_first_of_several_problems(autojump_clock
     assert [each.problem for each in reports if isinstance(each, events.StoreFailed)] == [*failures, *failures]
     recovered = [each.seconds for each in reports if isinstance(each, events.StoreRecovered)]
     assert recovered == pytest.approx([200, 14], abs=0.1)
-
-
-def test_store_that_cannot_be_used_shows_no_quotas() -> None:
-    """The pages of its engine must not fail with it."""
-
-    host = Host(SqliteBackend("closed.db"), Registry(), events.ignore)
-    why_extension(host)
-    assert (quotas_now(host.backend), observer_of(host).refusals()) == ((), {})
-
-
-async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_clock: MockClock) -> None:
-    """A restart may help then. The health service, which begins later, learns of the problem at once."""
-    store, found = Away(), list[object]()
-    health = _store_health.StoreHealth(store, [SimpleNamespace(rolled_back=True)], events.ignore)  # type: ignore[list-item]  # all that is asked of it
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(health.watch)
-        store.closed = True
-        await trio.sleep(1)
-        health.follow(found.append)
-        store.closed = False
-        await trio.sleep(1)
-        nursery.cancel_scope.cancel()
-    assert found == [StoreProblem.UNUSABLE, StoreProblem.ROLLED_BACK]
 
 
 async def test_slow_answers_count_as_away_only_after_the_patience(

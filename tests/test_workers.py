@@ -197,13 +197,6 @@ async def test_invalid_process_name_is_refused(given: Any) -> None:
             pytest.fail("it opened")
 
 
-async def test_default_process_names_are_unique() -> None:
-    """The host's name alone would not be."""
-    from headway.engine import worker_name
-
-    assert worker_name(None) != worker_name(None)
-
-
 @pytest.mark.parametrize("placement", ["single", "", None, 3, "sharded", 16])
 def test_invalid_placement_is_refused(placement: Any) -> None:
     """The error of the declaration shows the valid forms."""

@@ -16,7 +16,6 @@ import trio.testing
 import headway
 from headway import events, rpc
 from headway.errors import NotHeadway, Unavailable
-from headway.events import ignore
 from headway.service import ConsulService, ResourceService, watch_encoders
 from headway.storage import MemoryBackend
 from tests.helpers.declared import NOTE, registry
@@ -150,54 +149,6 @@ async def test_workers_of_another_server_end_with_not_headway(name: str) -> None
             assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["web server", "another gRPC server"])
-@pytest.mark.parametrize("made", [lambda: headway.App("empty"), types, lambda: app(2)], ids=["no types", "none", "two"])
-async def test_workers_end_with_one_error_for_any_number_of_controllers(
-    name: str, made: Callable[[], headway.App]
-) -> None:
-    """Without controllers, the workers call the server themselves. Several controllers would each raise the error."""
-    serve, message = WRONG[name]
-    with trio.fail_after(PATIENCE):
-        async with serve() as where:
-            with pytest.raises(NotHeadway) as caught:
-                async with headway.open_workers(where, made(), process="web-1", report=lambda _: None):
-                    await trio.sleep_forever()
-    assert where in str(caught.value)
-    assert message in str(caught.value)
-
-
-async def test_group_of_the_block_leaves_workers_unchanged() -> None:
-    """Only errors of the workers' own tasks are reduced to one."""
-    mine = ExceptionGroup("mine", [NotHeadway("one"), NotHeadway("two")])
-    async with headway.open_engine(
-        "memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True), report=ignore
-    ) as engine:
-        with pytest.raises(ExceptionGroup) as caught:
-            async with headway.open_workers(engine.addresses, types(), process="web-1", report=ignore):
-                raise mine
-    assert (caught.value.message, caught.value.exceptions) == ("mine", mine.exceptions)
-
-
-async def test_workers_without_controllers_report_an_unreachable_server() -> None:
-    """The workers retry, as controllers would, and keep running once an engine answers."""
-    delayed: list[events.CallDelayed] = []
-    reported = trio.Event()
-
-    def report(event: object) -> None:
-        if isinstance(event, events.CallDelayed):
-            delayed.append(event)
-            reported.set()
-
-    with trio.fail_after(PATIENCE):
-        with trio.socket.socket() as free:
-            await free.bind(("127.0.0.1", 0))
-            where = f"127.0.0.1:{free.getsockname()[1]}"
-        async with headway.open_workers(where, types(), process="web-1", report=report):
-            await reported.wait()
-    assert isinstance(delayed[0].error, Unavailable)
-    assert where in str(delayed[0].error)
-
-
 async def test_workers_of_a_server_without_leases_end_with_not_headway() -> None:
     """Workers need leases."""
     with trio.fail_after(PATIENCE):
@@ -289,17 +240,6 @@ class _Starting:
                 await stream.send_all(self.answer)
 
 
-async def test_wrong_server_among_engines_is_skipped() -> None:
-    with trio.fail_after(PATIENCE):
-        async with (
-            echoing() as wrong,
-            headway.open_engine("memory:", types(), network=headway.Network(["127.0.0.1:0"], insecure=True)) as engine,
-            headway.connect([wrong, *engine.addresses], app()) as client,
-        ):
-            await client.write(NOTE.new("one"))
-            assert (await client.read(NOTE, "one")).name == "one"
-
-
 async def _engine(scope: trio.CancelScope, stopped: trio.Event, task_status: trio.TaskStatus[str]) -> None:
     with scope:
         async with headway.open_engine(
@@ -308,40 +248,6 @@ async def _engine(scope: trio.CancelScope, stopped: trio.Event, task_status: tri
             task_status.started(it.addresses[0])
             await trio.sleep_forever()
     stopped.set()
-
-
-async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
-    """A proxy may answer for an engine that is down, so running workers go on and a call raises Unavailable."""
-    taken, answered = trio.Event(), trio.Event()
-
-    def report(event: object) -> None:
-        if isinstance(event, events.LeaseTaken):
-            taken.set()
-        elif isinstance(event, events.LeaseDelayed) and "HTTP/1" in str(event.error):
-            answered.set()
-
-    stopped = trio.Event()
-    with trio.fail_after(PATIENCE):
-        async with trio.open_nursery() as nursery:
-            serving = trio.CancelScope()
-            where = await nursery.start(_engine, serving, stopped)
-            page = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
-            instead = _Starting(page, where)
-            async with (
-                headway.connect(where, types()) as client,
-                headway.open_workers(
-                    where, app(), process="web-1", timing=headway.Timing(lease_ttl=1.0), report=report
-                ),
-            ):
-                assert await client.get(NOTE, "one") is None
-                await taken.wait()
-                serving.cancel()
-                await stopped.wait()
-                await nursery.start(instead.serve)
-                await answered.wait()
-                with pytest.raises(Unavailable, match="HTTP/1"):
-                    await client.get(NOTE, "one")
-            instead.scope.cancel()
 
 
 async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import importing
 from benchmarks.__main__ import SCENARIOS, main
-from benchmarks._harness import HEADER, PAIRS, RESULTS, Row, Scenario, line, write_results
+from benchmarks._harness import HEADER, PAIRS, Row, Scenario, line, write_results
 from tests.helpers.etcd_server import need_etcd
 
 FULL_ONLY = {
@@ -129,16 +129,6 @@ def test_quick_run_fails_only_if_five_pairs_break_the_bound_twice(
     assert main(["--quick"]) == 0, "a scenario without a quick size must be left out"
 
 
-@pytest.mark.parametrize("wrong", [["--quick", "noop"], ["--quick", "fanout=3"], ["--quick", "nonsense"]])
-def test_quick_run_refuses_a_scenario_that_it_does_not_measure(
-    wrong: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The error names the scenario, or says that quick runs have their own sizes."""
-    assert main(wrong) == 2
-    output = capsys.readouterr().err
-    assert wrong[1] in output or "--quick has sizes of its own" in output
-
-
 def test_quick_run_measures_scenarios_with_a_bound_and_without_etcd() -> None:
     """A scenario without a bound cannot fail, so it is not measured."""
     quick = {name for name, each in SCENARIOS.items() if each.quick}
@@ -163,12 +153,6 @@ def replace_scenarios(monkeypatch: pytest.MonkeyPatch, **ratios: Sequence[float]
     return scenarios
 
 
-def test_line_shows_if_the_bound_is_held() -> None:
-    """A row above its bound is marked with NO. A row without a bound is not judged."""
-    rows = [Row("over", 4.0, 2.0, "us", 1.5), Row("under", 2.0, 2.0, "us", 1.5), Row("free", 9.0, 1.0, "us", None)]
-    assert [line(row).split()[-1] for row in rows] == ["NO", "yes", "-"]
-
-
 def test_row_is_printed_as_soon_as_it_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,27 +169,3 @@ def test_row_is_printed_as_soon_as_it_is_measured(
     monkeypatch.setattr("benchmarks.__main__.SCENARIOS", {name: scenario(name) for name in ("one", "two")})
     assert main(["one=1", "two=1"]) == 0
     assert printed == [f"{HEADER}\n", f"{line(Row('one', 4.0, 2.0, 'us', None))}\n"]
-
-
-def test_unknown_name_exits_with_2_and_lists_the_known_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown name prevents every measurement."""
-    assert main(["prime", "nonsense"]) == 2
-    output = capsys.readouterr()
-    assert "nonsense" in output.err
-    assert all(name in output.err for name in SCENARIOS)
-    assert output.out == ""
-
-
-def test_size_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The row is printed. The results file, which has the scenario's own size, is unchanged."""
-    before = RESULTS.read_text()
-    assert main(["noop=3"]) == 0
-    assert "noop" in capsys.readouterr().out
-    assert RESULTS.read_text() == before
-
-
-@pytest.mark.parametrize("size", ["0", "many", "-1"])
-def test_invalid_size_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error has the given size, and the right form."""
-    assert main([f"flat={size}"]) == 2
-    assert f"{size!r} is not a valid size; write a whole number above 0" in capsys.readouterr().err

@@ -69,16 +69,6 @@ async def test_children_are_deleted_with_their_owner(autojump_clock: MockClock) 
         assert autojump_clock.current_time() < 1
 
 
-async def test_children_of_an_owner_with_the_longest_name_are_deleted(autojump_clock: MockClock) -> None:
-    """In Consul, the children of owners with names of more than 26 letters stay forever."""
-    async with engine_on(autojump_clock, MemoryBackend()) as engine:
-        boss = await engine.client.write(NOTE.new("n" * 63))
-        await engine.client.write(CHILD.new("child", owner=boss))
-        await engine.client.delete(boss)
-        await wait_idle(engine)
-        assert await everything(engine.client) == []
-
-
 async def test_children_of_a_living_owner_are_never_deleted(autojump_clock: MockClock) -> None:
     """The owner's deletion is rejected, the owner is only marked, or its name belongs to another incarnation."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
@@ -152,19 +142,6 @@ async def test_very_many_held_children_are_listed_rarely(
         await trio.sleep(150)
         # Each look lists twice.
         assert 2 <= store.lists - before <= at_most
-
-
-async def test_namespace_with_very_many_held_resources_is_listed_rarely(autojump_clock: MockClock) -> None:
-    store = SlowLists(0.5)
-    async with engine_on(autojump_clock, store) as engine:
-        await engine.client.write(headway.NAMESPACE.new("up"))
-        await engine.client.write(NOTE.new("held", namespace="up", metadata={"finalizers": "a"}))
-        await engine.client.delete(headway.NAMESPACE.id("up"))
-        await trio.sleep(200)
-        before = store.lists
-        await trio.sleep(100)
-        kinds = len([each for each in TYPES if each.scope is headway.Scope.NAMESPACE])
-        assert 0 < (store.lists - before) / kinds <= 8
 
 
 class OneIsStuck(MemoryBackend):
@@ -249,10 +226,3 @@ async def test_deletion_resumes_after_a_crash_between_any_two_steps(autojump_clo
     async with engine_on(autojump_clock, store) as engine:
         await wait_idle(engine)
         assert await everything(engine.client) == []
-
-
-async def test_app_with_the_engines_own_name_is_refused() -> None:
-    """The fences of an app's controllers are stored under its name."""
-    with pytest.raises(headway.errors.DeclarationError, match="an app named 'headway' would share the fences"):
-        async with headway.open_engine("memory:", headway.App("headway")):
-            pass

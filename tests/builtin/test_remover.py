@@ -101,21 +101,6 @@ async def test_concurrent_status_write_does_not_prevent_the_removal(autojump_clo
     assert not [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
 
 
-async def test_owner_is_removed_with_its_children(autojump_clock: MockClock) -> None:
-    """The tombstone takes over after the removal."""
-    async with engine_on(autojump_clock, MemoryBackend()) as engine:
-        boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))
-        await engine.client.write(CHILD.new("child", owner=boss))
-        marked = await engine.client.delete(boss)
-        assert marked is not None
-        boss = marked
-        boss.finalizers = []
-        await engine.client.write(boss)
-        await trio.sleep(5)
-        await wait_idle(engine)
-        assert await everything(engine.client) == []
-
-
 @pytest.mark.parametrize("commits", range(5))
 async def test_removal_resumes_after_a_crash_between_any_two_steps(autojump_clock: MockClock, commits: int) -> None:
     """The write that released the resource stored the pending removal, so the next start finds it."""
@@ -185,10 +170,3 @@ async def test_write_that_marks_a_resource_without_finalizers_removes_it(autojum
         await engine.client.write(note)
         with trio.fail_after(5):
             await headway.until_gone(engine.client, NOTE, "held")
-
-
-async def test_client_cannot_write_a_pending_removal() -> None:
-    """It would delete another client's resource with Headway's permissions."""
-    calls = Calls(MemoryBackend(), registry())
-    with pytest.raises(Exception, match="only the service writes tombstones"):
-        await calls.write(TOMBSTONE.new("tombstone-x").message())

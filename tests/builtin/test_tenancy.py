@@ -141,23 +141,6 @@ async def test_deletion_shows_its_progress_while_finalizers_block_it(
         assert await left(client) == []
 
 
-async def test_namespace_waits_for_finalizers_of_other_programs(autojump_clock: trio.testing.MockClock) -> None:
-    """It is emptied at once, and removed with its last finalizer."""
-    async with an_engine(autojump_clock) as engine:
-        client = engine.client
-        await client.write(headway.NAMESPACE.new("up", metadata={"finalizers": "mine"}))
-        await client.write(NOTE.new("a", namespace="up"))
-        await client.delete(headway.NAMESPACE.id("up"))
-        await wait_idle(engine)
-        assert await left(client) == ["Namespace up"]
-        unit: Resource[Any] = await client.read(headway.NAMESPACE, "up")
-        assert unit.finalizers == {"mine"}
-        unit.finalizers = []
-        await client.write(unit)
-        await wait_idle(engine)
-        assert await left(client) == []
-
-
 async def test_deleted_partition_is_emptied_with_all_its_namespaces(autojump_clock: trio.testing.MockClock) -> None:
     """This covers the default namespace, the partition's own resources, and each other namespace."""
     async with an_engine(autojump_clock) as engine:

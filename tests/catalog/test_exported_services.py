@@ -131,23 +131,6 @@ async def test_ex8_ex9_writes_only_what_differs_and_the_status_after_it() -> Non
         assert [each.what for each in await settled(shot, GLOBAL)] == ["status"]
 
 
-@pytest.mark.wide
-async def test_ex9_refused_write_is_told_in_the_status_of_the_old_exports() -> None:
-    async with one_shot(APP, NAME) as shot:
-        await shot.given(*(SERVICE.new(f"api-{number}") for number in range(4)))
-        peers = [f"peer-{number}" for number in range(15_000)]
-        await shot.given(from_partition("two", peers=peers[:1]))
-        await settled(shot, GLOBAL)
-        await shot.given(from_partition("two", peers=peers))
-        with pytest.raises((headway.errors.TooLarge, headway.errors.InvalidArgument)) as refused:
-            await shot.reconcile(GLOBAL)
-        found = await shot.client.read(COMPUTED_EXPORTED_SERVICES, "global")
-        assert conditions(found, KEY) == [("ExportedServicesComputed", "FALSE", "", str(refused.value))]
-        await shot.given(from_partition("two", peers=["west"]))
-        await settled(shot, GLOBAL)
-        assert conditions(await shot.client.read(COMPUTED_EXPORTED_SERVICES, "global"), KEY) == [DONE]
-
-
 BAD = [
     (
         ExportedServicesConsumer(),
@@ -189,17 +172,3 @@ async def test_w17_consumer_that_is_no_peer_is_skipped_and_reported(
         await settled(shot, GLOBAL)
         assert conditions(await shot.client.read(NAMESPACE_EXPORTED_SERVICES, "bad"), KEY) == []
         assert conditions(await shot.client.read(COMPUTED_EXPORTED_SERVICES, "global"), KEY) == [DONE]
-
-
-async def test_exports_of_a_partition_that_is_deleted_go_with_it() -> None:
-    """The controller may compute them once more while the services go."""
-    async with headway.open_engine("memory:", alone(NAME)) as engine:
-        await engine.client.apply(headway.PARTITION.new("lab"))
-        await engine.client.apply(SERVICE.new("api", partition="lab"))
-        await engine.client.apply(from_partition("one", partition="lab", peers=["east"]))
-        await engine.wait_idle()
-        assert len(await engine.client.list(COMPUTED_EXPORTED_SERVICES)) == 1
-        await engine.client.delete(headway.PARTITION.id("lab"))
-        await headway.until_gone(engine.client, headway.PARTITION, "lab")
-        await engine.wait_idle()
-        assert await engine.client.list(COMPUTED_EXPORTED_SERVICES) == []

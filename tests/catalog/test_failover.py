@@ -57,12 +57,6 @@ def test_fo4_configuration_of_the_mesh_port_stays_as_it_is() -> None:
     assert computed(policy(mesh=to("other")), other=API)[0] == {"mesh": [("other", "")]}
 
 
-def test_fo4_the_policy_is_not_changed() -> None:
-    given = policy(to("other"), http=to("other", port="8080"))
-    computed(given, other=API)
-    assert given == policy(to("other"), http=to("other", port="8080"))
-
-
 def test_fo6_destination_without_a_service_is_left_out_and_so_is_a_port_without_destinations() -> None:
     given = policy(http=to("other", "missing"), grpc=to("missing"))
     assert computed(given, other=API)[0] == {"http": [("other", "http")]}
@@ -91,27 +85,6 @@ def test_fo9_key_that_is_no_port_of_the_service_is_left_out_and_reported() -> No
     given = policy(admin=to("other"))
     assert computed(given, other=API) == ({}, ["api"])
     assert reasons(given, other=API) == [("UnknownPort", f"port is not defined on service: admin {ON_API}")]
-
-
-def test_w2_conditions_are_in_a_fixed_order() -> None:
-    """The order is: keys, destination ports, missing services, sameness groups. Each part is sorted."""
-    given = policy(
-        zulu=to("other"),
-        alpha=to("other"),
-        http=to("zz", "other", "aa", port="beta"),
-        grpc=to("other", "yy", port="acme"),
-        mesh=to(group="pals"),
-    )
-    assert [text.split()[-3:] for _, text in reasons(given, other=API)] == [
-        ["alpha", *ON_API.split()],
-        ["zulu", *ON_API.split()],
-        ["acme", *ON_OTHER.split()],
-        ["beta", *ON_OTHER.split()],
-        ["not", "exist:", "catalog.v2beta1.Service/default.default/aa"],
-        ["not", "exist:", "catalog.v2beta1.Service/default.default/yy"],
-        ["not", "exist:", "catalog.v2beta1.Service/default.default/zz"],
-        ["not", "exist:", "multicluster.v2.SamenessGroup/default/pals"],
-    ]
 
 
 @pytest.mark.parametrize("order", [[HTTP, GRPC, MESH], [MESH, GRPC, HTTP]])
@@ -146,13 +119,3 @@ def test_fo5_w22_sameness_group_gives_no_destinations_and_is_reported(given: Fai
     assert computed(given) == ({}, ["api"])
     text = "referenced sameness group does not exist: multicluster.v2.SamenessGroup/default/pals"
     assert reasons(given) == [("MissingSamenessGroup", text)]
-
-
-def test_name_that_no_service_can_have_is_a_missing_service() -> None:
-    """Validation does not check it, and it must not stop the controller."""
-    given = policy(to("other"))
-    assert given.config is not None
-    ref = given.config.destinations[0].ref
-    assert ref is not None
-    ref.name = "Not A Name"
-    assert [reason for reason, _ in reasons(given)] == ["MissingDestinationService"]

@@ -103,15 +103,6 @@ async def test_fo8_computed_policy_that_a_user_changes_or_deletes_is_written_aga
         assert (await shot.client.read(COMPUTED_FAILOVER_POLICY, "api")).data == made.data
 
 
-async def test_computed_policy_that_a_user_has_made_is_replaced() -> None:
-    """It has no owner, and an owner cannot change."""
-    async with one_shot(APP, NAME) as shot:
-        await shot.given(COMPUTED_FAILOVER_POLICY.new("api"))
-        stored, *_ = await shot.given(POLICY, *SERVICES)
-        assert [each.what for each in await settled(shot, COMPUTED)] == ["delete", "write", "status", "status"]
-        assert (await shot.client.read(COMPUTED_FAILOVER_POLICY, "api")).owner == stored.id
-
-
 async def test_policy_that_is_created_again_waits_until_the_computed_one_of_the_earlier_is_gone() -> None:
     """Its deletion reconciles the key again. The finalizer stands for a deletion that takes its time."""
     async with one_shot(APP, NAME) as shot:
@@ -129,23 +120,6 @@ async def test_policy_that_is_created_again_waits_until_the_computed_one_of_the_
         assert {each.id for each in await shot.requests()} == {COMPUTED}
         await settled(shot, COMPUTED)
         assert (await shot.client.read(COMPUTED_FAILOVER_POLICY, "api")).owner == second.id != first.id
-
-
-async def test_policy_with_very_many_faults_has_a_status_that_a_store_accepts() -> None:
-    """The first 50 are reported, and a long name is cut off. Validation checks neither."""
-    async with one_shot(APP, NAME) as shot:
-        long = to("missing", "a")
-        assert long.destinations[0].ref is not None
-        long.destinations[0].ref.name = "n" * 70_000
-        many = {f"p{number}": to("a") for number in range(200)}
-        await shot.given(*SERVICES, FAILOVER_POLICY.new("api", policy(http=long, **many)))
-        await settled(shot, COMPUTED)
-        found = conditions(await shot.client.read(FAILOVER_POLICY, "api"), KEY)
-        assert [reason for _, _, reason, _ in found] == ["UnknownPort"] * 50
-        await shot.given(FAILOVER_POLICY.new("api", policy(http=long)))
-        await settled(shot, COMPUTED)
-        ((_, _, reason, message),) = conditions(await shot.client.read(FAILOVER_POLICY, "api"), KEY)
-        assert (reason, len(message)) == ("MissingDestinationService", 1000)
 
 
 async def test_w14_each_write_has_the_version_that_was_read() -> None:

@@ -94,20 +94,6 @@ def test_private_name_would_be_found(source: str) -> None:
     assert len(list(problems(source))) == 1
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from headway import App, errors, field",
-        "from headway.resource import pb, quoted",
-        "import headway\nheadway.indexes.by",
-        "import headway.testing",
-        "self._own",
-    ],
-)
-def test_public_name_is_none_of_the_problems(source: str) -> None:
-    assert list(problems(source)) == []
-
-
 def test_other_packages_are_declared() -> None:
     """Trio comes with Headway."""
     wanted = list(DEPENDENCIES["dependencies"])

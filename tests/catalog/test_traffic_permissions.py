@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,26 +129,6 @@ async def test_tp6_tp7_writes_the_computed_ones_and_then_the_statuses() -> None:
         assert conditions(await shot.client.read(COMPUTED_TRAFFIC_PERMISSIONS, "api"), KEY) == [said("new")]
 
 
-@pytest.mark.wide
-async def test_tp7_refused_write_is_told_in_the_status_of_the_old_ones() -> None:
-    """The error propagates, so that the key is tried again. After a write that succeeds, the status is right again."""
-    async with one_shot(APP, NAME) as shot:
-        await shot.given(IDENTITY)
-        await settled(shot, API)
-        large = to_identity("large", "api", senders=12_000)
-        await shot.given(large)
-        await shot.given(to_identity("more", "api", senders=12_000))
-        with pytest.raises((headway.errors.TooLarge, headway.errors.InvalidArgument)) as refused:
-            await shot.reconcile(API)
-        (condition,) = conditions(await shot.client.read(COMPUTED_TRAFFIC_PERMISSIONS, "api"), KEY)
-        assert condition[:3] == ("Traffic permissions have not been computed", "FALSE", "")
-        told = "Unable to calculate new permission set for Workload identity api, error details: "
-        assert condition[3] == f"{told}{refused.value}"
-        await shot.client.delete(TRAFFIC_PERMISSIONS.id("more"))
-        await settled(shot, API)
-        assert conditions(await shot.client.read(COMPUTED_TRAFFIC_PERMISSIONS, "api"), KEY) == [said("new")]
-
-
 async def test_tp8_permissions_that_move_change_both_and_the_last_leaves_the_default() -> None:
     async with one_shot(APP, NAME) as shot:
         await shot.given(IDENTITY, WORKLOAD_IDENTITY.new("web"), to_identity("one", "api"))
@@ -160,34 +139,6 @@ async def test_tp8_permissions_that_move_change_both_and_the_last_leaves_the_def
         read = shot.client.read
         assert (await read(COMPUTED_TRAFFIC_PERMISSIONS, "api")).data.is_default
         assert senders((await read(COMPUTED_TRAFFIC_PERMISSIONS, "web")).data.allow_permissions) == ["one"]
-
-
-async def test_identity_that_is_created_again_owns_new_permissions() -> None:
-    async with one_shot(APP, NAME) as shot:
-        first, *_ = await shot.given(IDENTITY)
-        await settled(shot, API)
-        await shot.client.delete(first)
-        second, *_ = await shot.given(IDENTITY)
-        await settled(shot, API)
-        assert (await shot.client.read(COMPUTED_TRAFFIC_PERMISSIONS, "api")).owner == second.id != first.id
-
-
-@pytest.mark.wide
-async def test_w4_restart_writes_nothing(tmp_path: Path) -> None:
-    """In Consul a new leader writes default permissions first, because its memory of the links is empty."""
-    store = f"sqlite:{tmp_path / 'catalog.db'}"
-    kinds: list[headway.ResourceType[Any]] = [COMPUTED_TRAFFIC_PERMISSIONS, TRAFFIC_PERMISSIONS, WORKLOAD_IDENTITY]
-    seen: list[list[tuple[headway.ResourceId, str]]] = []
-    for _ in range(2):
-        async with running("traffic-permissions", store) as engine:
-            for number in range(20):
-                await engine.client.apply(WORKLOAD_IDENTITY.new(f"i{number}"))
-                await engine.client.apply(to_identity(f"t{number}", f"i{number}"))
-            await engine.wait_idle()
-            found = [each for kind in kinds for each in await engine.client.list(kind)]
-            seen.append([(each.id, each.version) for each in found])
-    assert len(seen[0]) == 60
-    assert seen[0] == seen[1]
 
 
 @pytest.mark.wide

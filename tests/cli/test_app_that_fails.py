@@ -12,7 +12,6 @@ from tests.cli.terminal import Terminal
 
 RAISED = 'import headway\n\n\ndef settings() -> str:\n    raise RuntimeError("no settings")\n\n\nsettings()\n'
 UNDECLARED = 'import headway\n\napp = headway.App("staff")\napp.type("staff", "v1", "Team", int)\n'
-UNFIT = 'import headway\n\n\n@headway.App("staff").controller(manages=None)\nasync def teams() -> None: ...\n'
 FRAME = '  File "{}", line {}, in {}'
 
 
@@ -78,13 +77,3 @@ async def test_every_error_of_a_module_shows_its_line(
     assert str(file) in lines[0]
     assert first in lines[0]
     assert lines[-1] == f"Error: importing failing_app failed with {last}: see the lines above"
-
-
-async def test_error_of_several_lines_is_printed_as_lines(terminal: Terminal, failing: Callable[[str], Path]) -> None:
-    """The form of a controller has three. They are indented, so that they imitate no other line."""
-    failing(UNFIT)
-    done = await terminal("graph", "failing_app:app")
-    form = [line for line in done.stderr.splitlines() if "manages=TEAM" in line or "async def accounts" in line]
-    assert len(form) == 2
-    assert all(line.startswith("      ") for line in form)
-    assert "\\n" not in done.stderr

@@ -42,13 +42,6 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return ask
 
 
-async def test_commands_and_options_are_completed_without_a_server(offered: Offered) -> None:
-    """The program knows them itself."""
-    assert await offered(NOWHERE, "wa") == ["wait", "watch"]
-    assert "--within" in await offered(NOWHERE, "wait --w")
-    assert await offered(NOWHERE, "list -o ") == ["table", "yaml", "json"]
-
-
 async def test_types_are_completed_from_the_server(offered: Offered, server: str) -> None:
     """Full names are offered, and kinds that only one type has. Case is ignored."""
     assert await offered(server, "get t") == [
@@ -110,11 +103,3 @@ async def test_completion_script_is_printed_for_each_shell(terminal: Terminal, s
     if shutil.which(shell):
         (tmp_path / "script").write_text(done.stdout)
         await trio.run_process([shell, "-n", str(tmp_path / "script")])
-
-
-async def test_unsupported_shell_is_wrong_usage(terminal: Terminal) -> None:
-    """The error lists the supported shells."""
-    done = await terminal("completion", "csh")
-
-    assert done.returncode == 2
-    assert "'bash', 'zsh', 'fish'" in done.stderr

@@ -64,16 +64,6 @@ async def test_edited_resource_is_stored(headway: Terminal, edits: Callable[...,
     assert text.partition("\n")[2] == CORE
 
 
-@pytest.mark.parametrize("edit", [("note", "note"), ("", "")], ids=["same", "empty"])
-async def test_text_without_a_change_stores_nothing(
-    headway: Terminal, edits: Callable[..., None], edit: tuple[str, str]
-) -> None:
-    await headway("apply", "-f", "-", stdin=CORE)
-    edits(edit)
-    done = await headway("edit", "team", "core")
-    assert (done.returncode, done.stdout, await note(headway)) == (0, "Team core unchanged\n", "old")
-
-
 @pytest.mark.parametrize(
     ("edit", "said", "code"),
     [
@@ -104,13 +94,6 @@ async def test_editor_opens_again_with_the_error(
     assert done.returncode == code
     assert done.stderr.endswith("Team core is not changed\n")
     assert await note(headway) == "old"
-
-
-async def test_mended_text_is_stored(headway: Terminal, edits: Callable[..., None]) -> None:
-    await headway("apply", "-f", "-", stdin=CORE)
-    edits(("note: old", "nte: new"), ("nte: new", "note: new"))
-    assert (await headway("edit", "team", "core")).stdout == "Team core changed\n"
-    assert await note(headway) == "new"
 
 
 @pytest.mark.parametrize("saves", [True, False])
@@ -159,6 +142,7 @@ async def test_editor_that_fails_stores_nothing(
     assert await note(headway) == "old"
 
 
+@pytest.mark.wide
 async def test_interrupt_in_the_editor_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal sends Ctrl-C to the command, too. In an editor it has its own meaning."""
     editor = tmp_path / "editor"

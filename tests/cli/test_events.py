@@ -94,23 +94,6 @@ async def test_namespace_selects_events_as_the_help_says(headway: Terminal) -> N
     assert len(await shown(headway, 1, "team", "core")) == 1
 
 
-async def test_resource_without_events(headway: Terminal) -> None:
-    """A resource that is not stored is an error, as for `get`."""
-    assert (await headway("events", "team")).stderr == "no events found\n"
-    assert (await headway("events", "team", "core")).returncode == 3
-    assert (await headway("events", "rocket", "core")).returncode == 2
-
-
-async def test_kind_of_the_program_comes_before_the_built_in_event(headway: Terminal) -> None:
-    """So a program may have a kind of that name, and `headway list event` still means that one."""
-    await headway("apply", "-f", "-", stdin=NAMED.format("Event", "party", 3))
-    await shown(headway, 1, "event", "party")
-    assert "party" in (await headway("list", "event")).stdout
-    assert "event-party-" in (await headway("list", "event.v1.Event")).stdout
-    refused = await headway("events", "event.v1.Event", "party")
-    assert (refused.returncode, "give the resource that they are about" in refused.stderr) == (2, True)
-
-
 async def test_watch_shows_each_event_once_and_each_new_count(headway: Terminal) -> None:
     """Those of other resources are left out."""
     await headway("apply", "-f", "-", stdin=NAMED.format("Team", "core", 1))

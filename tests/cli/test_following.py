@@ -99,15 +99,6 @@ async def test_wait_ends_once_the_condition_holds(headway: Terminal) -> None:
     assert (waiting.stdout, waiting.stderr) == ("Team core: teams/Staffed\n", "")
 
 
-async def test_wait_ignores_other_resources_and_other_writers(headway: Terminal) -> None:
-    """A condition of `core-2` or one by another writer does not end a wait for `core`."""
-    await headway("apply", "-f", "-", stdin=CORE.replace("name: core", "name: core-2"))
-    assert (await headway("wait", "team", "core-2", "--for", "Staffed")).returncode == 0
-
-    assert (await headway("wait", "team", "core", "--for", "Staffed", "--within", "0.2")).returncode == 6
-    assert (await headway("wait", "team", "core-2", "--for", "others/Staffed", "--within", "0.2")).returncode == 6
-
-
 async def test_wait_times_out(headway: Terminal) -> None:
     """The exit code is 6. The error names the condition and the current state."""
     await headway("apply", "-f", "-", stdin=f"{EMPTY}data: {{note: nobody}}\n")
@@ -139,12 +130,3 @@ async def test_wait_for_deleted_ends_when_the_resource_is_deleted(headway: Termi
     assert await waiting.wait() == 0
     assert waiting.stdout == "Team core: deleted\n"
     assert (await headway("wait", "team", "core", "--for", "deleted")).returncode == 0
-
-
-@pytest.mark.parametrize("wanted", ["Ready=perhaps", "=true", "teams/"])
-async def test_invalid_condition_to_wait_for_is_wrong_usage(headway: Terminal, wanted: str) -> None:
-    """The error shows valid conditions."""
-    done = await headway("wait", "team", "core", "--for", wanted)
-
-    assert done.returncode == 2
-    assert "such as Ready, Ready=false or teams/Ready, or 'deleted'" in done.stderr

@@ -5,10 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +24,6 @@ DAY = datetime.timedelta(days=1)
 
 
 @pytest.mark.wide
-def test_server_without_files_says_so_at_a_hangup_and_goes_on(start: Started) -> None:
-    process = start(*SERVE)
-    address_of(process)
-    assert process.stderr is not None
-    for _ in range(2):
-        process.send_signal(signal.SIGHUP)
-        assert process.stderr.readline() == "SIGHUP: there is nothing to reload here\n"
-    assert interrupt(process) == (0, "", "")
-
-
 def test_access_file_that_has_become_a_pipe_is_not_read(start: Started, tmp_path: Path) -> None:
     """The open would wait for a writer, and the whole server with it."""
     access = tmp_path / "access.yaml"
@@ -53,6 +40,7 @@ def test_access_file_that_has_become_a_pipe_is_not_read(start: Started, tmp_path
 
 
 @pytest.mark.parametrize("command", ["serve", "work"])
+@pytest.mark.wide
 def test_hangup_during_the_import_of_the_app_does_not_end_the_command(
     command: str, start: Started, tmp_path: Path
 ) -> None:
@@ -79,19 +67,7 @@ def test_hangup_during_the_import_of_the_app_does_not_end_the_command(
     assert code == 0
 
 
-def test_first_process_of_a_container_ends_at_a_signal_during_the_import_of_the_app(tmp_path: Path) -> None:
-    """The kernel ignores the signal if it has no handler. Here the process has another number, and only believes so."""
-    imported = tmp_path / "imported"
-    os.mkfifo(imported)
-    (tmp_path / "slow_app.py").write_text(f"import time\nopen({str(imported)!r}, 'w').close()\ntime.sleep(60)")
-    serve = ["serve", "slow_app:app", "--listen", "127.0.0.1:0"]
-    lines = f"import os, headway.cli\nos.getpid = lambda: 1\nheadway.cli.main({serve})"
-    with subprocess.Popen([sys.executable, "-c", lines], cwd=tmp_path) as process:
-        imported.read_text()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 128 + signal.SIGTERM
-
-
+@pytest.mark.wide
 def test_json_log_has_every_line_of_a_server_with_an_expired_certificate(start: Started, tmp_path: Path) -> None:
     """It starts, and warns: it may be renewed while the server runs. A file that is no certificate changes nothing."""
     now = datetime.datetime.now(datetime.UTC)
@@ -164,20 +140,3 @@ def test_lost_lines_of_a_json_log_are_reported_as_json() -> None:
     lost = json.loads(lines[0])
     assert lost["event"].endswith("lost, because nothing read the output")
     assert (lost["level"], lines[1]) == ("warning", "{}")
-
-
-def test_log_goes_on_once_its_disk_has_space_again(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk. It cuts a line off, which stays a line of its own."""
-    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with open(tmp_path / "log", "w", encoding="utf-8") as stream:
-        output = LastingOutput(stream, stream.fileno())
-        output.write("before\n")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-        try:
-            for line in ("during", "full"):
-                output.write(f"{line}\n")
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        output.write("after\n")
-    lost = "2 lines of output were lost, because they could not be written: File too large"
-    assert (tmp_path / "log").read_text().splitlines() == ["before", "dur", lost, "after"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +11,6 @@ import trio
 
 from headway.cli import _importing
 from tests.cli.terminal import Terminal
-from tests.test_docs import program_of
 
 APP = """import trio
 import headway
@@ -51,16 +48,6 @@ async def test_module_that_starts_trio_is_refused(terminal: Terminal, folder: Pa
         '`if __name__ == "__main__":` above that line, and indent it',
     ]
     assert trio.run is run
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
-async def test_documented_program_is_imported_without_running(terminal: Terminal, folder: Path, page: str) -> None:
-    name = re.sub(r"\W", "_", page)
-    (folder / f"{name}.py").write_text(program_of(page))
-    done = await terminal("graph", f"{name}:app")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "staff/accounts" in done.stdout
-    assert not [each for each in os.listdir(folder) if ".db" in each]
 
 
 async def test_slow_import_says_where_it_is(terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

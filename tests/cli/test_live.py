@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import socket
-import struct
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
@@ -18,18 +13,15 @@ import trio.testing
 from rich.console import Console
 
 import headway
-from headway.cli._awaited import Awaited, Wanted
 from headway.cli._bars import Bars
-from headway.cli._scrape import page_address, scrape
+from headway.cli._scrape import scrape
 from headway.cli._top_screen import screen
 from headway.cli._top_shown import Shown, cells
-from headway.cli._waiting import wait_for
 from headway.client import Client
-from headway.engine import Network, open_engine
-from headway.errors import InvalidArgument, Unavailable
-from headway.observe import ControllerState, Metrics, Sample, open_pages, states_in
-from headway.storage import Progress, SqliteBackend
-from headway.testing.conformance import fill
+from headway.engine import open_engine
+from headway.errors import Unavailable
+from headway.observe import ControllerState, Metrics, open_pages, states_in
+from headway.storage import Progress
 from tests.cli.conftest import CORE
 from tests.cli.screen import open_screen
 from tests.cli.served import TEAM, Member, Team, apps
@@ -79,25 +71,6 @@ async def test_apply_reports_each_resource_that_is_not_ready_in_time(headway: Te
     assert done.stderr == "Error: Team empty: Staffed does not hold after 0.5 s: teams says Staffed=FALSE\n"
 
 
-async def test_resources_beyond_the_number_of_watches_take_turns(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is ready is found behind what stays as it is, however many that are. Each has its present state."""
-    monkeypatch.setattr("headway.cli._waiting._AT_ONCE", 2)
-    monkeypatch.setattr("headway.cli._waiting._TURN", 0.01)
-    stuck = [await client.apply(TEAM.new(f"empty-{number}", Team())) for number in range(4)]
-    core = await client.apply(TEAM.new("core", STAFFED))
-    wanted = Wanted.parse("Staffed", "--wait")
-    awaited = [Awaited(TEAM, each.id, wanted) for each in (*stuck, core)]
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait_for, client, awaited, None)
-            while not (awaited[-1].done and all(each.looks > 1 for each in awaited[:-1])):
-                await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
-    assert [each.done for each in awaited] == [False] * 4 + [True]
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -115,19 +88,6 @@ async def test_apply_refuses_options_that_contradict_each_other(
     assert done.returncode == 2
     assert problem in done.stderr
     assert (await headway("get", "team", "core")).returncode == 3
-
-
-async def test_wait_for_several_ends_with_one_sentence_when_the_server_ends(terminal: Terminal) -> None:
-    """All of its watches fail at once."""
-    waiting = None
-    async with open_engine("memory:", *apps, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
-        empty = "---\n".join(f"type: staff.v1.Team\nname: t{number}\ndata: {{}}\n" for number in range(5))
-        waiting = terminal.start("apply", "-f", "-", "--wait", "Staffed", stdin=empty, server=engine.addresses[0])
-        for _ in range(5):
-            await waiting.out.line()
-        await engine.wait_idle()
-    assert await waiting.wait() == 5
-    assert waiting.stderr.count("\n") == 1
 
 
 # --- top ----------------------------------------------------------------------
@@ -160,55 +120,6 @@ async def test_top_shows_the_controllers_until_q_is_pressed(pages: tuple[str, Cl
 
 def _row(text: str, name: str) -> list[str]:
     return next((line.split() for line in text.splitlines() if line.strip().startswith(name)), [])
-
-
-async def test_top_prints_a_table_without_a_terminal(pages: tuple[str, Client], terminal: Terminal) -> None:
-    """A process that does not answer is named, and does not hide the others."""
-    address, client = pages
-    await client.apply(TEAM.new("core", STAFFED))
-    done = await terminal("top", address, "--interval", "0.1")
-    assert (done.returncode, done.stderr) == (0, "")
-    head, *rows = done.stdout.splitlines()
-    assert head.split()[:3] == ["CONTROLLER", "STATE", "RATE"]
-    assert _row("\n".join(rows), "staff/teams")[1] == "running"
-    done = await terminal("top", address, "127.0.0.1:1", "--interval", "0.1", "-o", "json")
-    assert done.returncode == 0
-    assert "no metrics from 127.0.0.1:1" in done.stderr
-    [teams] = [each for each in json.loads(done.stdout) if each["name"] == "staff/teams"]
-    assert (teams["process"], teams["phase"], teams["ready"], teams["resources"]) == (address, "running", True, 1)
-    done = await terminal("top", "127.0.0.1:1")
-    assert done.returncode == 5
-    assert "is it the address of --metrics?" in done.stderr
-
-
-async def test_top_refuses_what_is_no_address(terminal: Terminal) -> None:
-    """The error has an example. The URL that `serve` prints is an address."""
-    for address in ("here", "127.0.0.1", "127.0.0.1:0", ":9090", "127.0.0.1:99999"):
-        done = await terminal("top", address)
-        assert done.returncode == 2
-        assert "127.0.0.1:9090" in done.stderr
-    assert page_address("http://127.0.0.1:9090/metrics") == ("127.0.0.1", 9090)
-    assert page_address("[::1]:9090") == ("::1", 9090)
-    with pytest.raises(InvalidArgument):
-        page_address("127.0.0.1:nine")
-
-
-async def test_top_names_a_process_that_resets_its_connection(terminal: Terminal) -> None:
-    """Trio's error for it is no OSError. A host that has no valid name is one more that does not answer."""
-
-    async def reset(stream: trio.SocketStream) -> None:
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        stream.socket.close()
-
-    async with trio.open_nursery() as nursery:
-        [listener] = await nursery.start(partial(trio.serve_tcp, reset, 0, host="127.0.0.1"))
-        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
-        done = await terminal("top", address, "--once")
-        assert (done.returncode, f"no metrics from {address}" in done.stderr) == (5, True)
-        nursery.cancel_scope.cancel()
-    nameless = f"{'x' * 70}.example:9090"
-    done = await terminal("top", nameless, "--once")
-    assert (done.returncode, f"no metrics from {nameless}" in done.stderr) == (5, True)
 
 
 HOSTILE = {
@@ -275,20 +186,6 @@ def test_priming_is_shown_with_how_far_it_is() -> None:
     assert "no answer from q" in output.getvalue()
 
 
-def test_paused_controller_is_shown_as_paused_and_not_as_unready() -> None:
-    labels = {"controller": "c"}
-    samples: dict[str, list[Sample]] = {
-        "headway_controller_ready": [(labels, 1.0)],
-        "headway_controller_paused": [(labels, 1.0)],
-        "headway_controller_phase": [(labels | {"phase": "running"}, 1.0)],
-    }
-    [state] = states_in("p", samples)
-    assert cells(state)[1] == "running, paused"
-    output = io.StringIO()
-    Console(file=output, width=140).print(screen(Shown(["p"], 1.0, states={"p": [state]})))
-    assert "1 controllers, 0 not ready" in output.getvalue()
-
-
 # --- Bars ---------------------------------------------------------------------
 
 
@@ -333,59 +230,7 @@ def _printed(bars: Bars) -> str:
     return output.getvalue()
 
 
-@pytest.mark.wide
-async def test_copy_shows_bars_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bars stay above the result."""
-    monkeypatch.chdir(tmp_path)
-    async with SqliteBackend("staff.db") as store:
-        await fill(store, 700)
-    async with open_screen("store", "copy", "sqlite:staff.db", "sqlite:copy.db", columns=160) as shown:
-        assert await shown.end() == 0
-        copying, comparing, *rest = shown.text.splitlines()
-        assert copying.startswith("✓ copying conformance.Thing")
-        assert comparing.startswith("✓ comparing conformance.Thing")
-        assert "━" in copying
-        assert " 700 " in copying
-        assert "700 resources of 1 kind, 700 written now" in "".join(rest)
-
-
-@pytest.mark.wide
-async def test_check_and_backup_show_bars_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backup counts bytes."""
-    monkeypatch.chdir(tmp_path)
-    async with SqliteBackend("staff.db") as store:
-        await fill(store, 700)
-    async with open_screen("store", "check", "sqlite:staff.db", columns=160) as shown:
-        assert await shown.end() == 0
-        assert "✓ checking conformance.Thing" in shown.text
-        assert "✓ the store's own check" in shown.text
-    async with open_screen("backup", "sqlite:staff.db", "backup.db", columns=160) as shown:
-        assert await shown.end() == 0
-        assert "✓ copying" in shown.text
-        assert "kB" in shown.text
-        assert "✓ checking the backup" in shown.text
-
-
 # --- graph --------------------------------------------------------------------
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize(("columns", "drawn"), [(110, True), (80, False)])
-async def test_graph_is_drawn_on_a_terminal_that_is_wide_enough(columns: int, drawn: bool) -> None:
-    """On a narrow one, a sentence says how to get the drawing. The text follows in either case."""
-    async with open_screen("graph", "tests.cli.circular:app", columns=columns, lines=60) as shown:
-        assert await shown.end() == 0
-        assert ("▶(ring/lefts)" in shown.text) == drawn
-        assert ("`-o drawing` shows it anyway" in " ".join(shown.text.split())) != drawn
-        assert "manages  ring.v1.Left" in shown.text
-
-
 # --- rich ---------------------------------------------------------------------
-
-
-@pytest.mark.wide
-def test_rich_is_imported_only_where_something_is_shown_live() -> None:
-    """It would cost every command its import time."""
-    modules = ["_apply", "_graph", "_main", "_resources", "_store", "_top"]
-    program = "import sys; " + "; ".join(f"import headway.cli.{name}" for name in modules)
-    subprocess.run([sys.executable, "-c", f"{program}; assert 'rich' not in sys.modules"], check=True)

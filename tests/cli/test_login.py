@@ -6,15 +6,14 @@ import signal
 from pathlib import Path
 
 import pytest
-import trio
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from headway.access import add_token as add
 from headway.access import new_token
 from tests.access.logins import ISS, KEYS
-from tests.cli.conftest import CORE, HEADWAY, Started, address_of, interrupt
+from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.test_serve_forward import run_command
-from tests.helpers.login_issuer import RSA_KEY, claims, jwks, public_jwk, serving_issuer, signed
+from tests.helpers.login_issuer import RSA_KEY, claims, jwks, public_jwk, signed
 from tests.helpers.secret_files import write_secret
 
 ACCESS = """\
@@ -76,52 +75,6 @@ def test_check_shows_what_a_login_is(file: Path) -> None:
 def test_check_shows_why_a_token_is_refused(text: str, why: str, file: Path) -> None:
     """The answer of the server would say none of this."""
     assert checked(file, text) == (1, "", f"Error: refused: {why}\n")
-
-
-def test_check_shows_problems_of_the_files(file: Path) -> None:
-    """With their places."""
-    (file.parent / "keys.json").unlink()
-    code, out, errors = checked(file, jwt())
-
-    assert (code, out) == (4, "")
-    assert errors.startswith(
-        f"{file}:6:5: issuers[0]: jwks_file {file.parent / 'keys.json'} cannot be read: No such file"
-    )
-
-
-@pytest.mark.wide
-async def test_check_reads_the_keys_as_a_server_does(file: Path, tmp_path: Path) -> None:
-    """The error says why they cannot be read."""
-    async with serving_issuer(tmp_path) as issuer:
-        text = ACCESS.replace(ISS, issuer.url).replace("jwks_file: keys.json", f"authority: {issuer.authority}")
-        write_secret(file, text)
-        write_secret(tmp_path / "jwt", issuer.token())
-        command = [*HEADWAY, "token", "check", str(tmp_path / "jwt"), "--access", str(file)]
-        done = await trio.run_process(command, capture_stdout=True)
-        assert done.stdout.startswith(b"caller    corp/ada\n")
-        issuer.bodies["/keys"] = 500, {}, b""
-        done = await trio.run_process(command, capture_stderr=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.decode() == (
-        "Error: refused: corp: the keys of its issuer are not known; the keys of corp cannot be read: "
-        f"{issuer.url}/keys: the answer has status 500, not 200\n"
-    )
-
-
-@pytest.mark.wide
-async def test_check_says_that_an_issuer_does_not_answer(file: Path, tmp_path: Path) -> None:
-    """Otherwise the keys would seem to be missing for no reason."""
-    async with serving_issuer(tmp_path) as issuer:
-        issuer.silent = True
-        text = ACCESS.replace(ISS, issuer.url).replace("jwks_file: keys.json", f"authority: {issuer.authority}")
-        write_secret(file, text)
-        write_secret(tmp_path / "jwt", issuer.token())
-        command = [*HEADWAY, "token", "check", str(tmp_path / "jwt"), "--access", str(file)]
-        done = await trio.run_process(command, capture_stderr=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.decode() == (
-        "Error: refused: corp: the keys of its issuer are not known; corp has not sent them within 5 s\n"
-    )
 
 
 @pytest.mark.wide

@@ -10,21 +10,19 @@ import pytest
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.client import SnapshotEnd, Upserted
 from headway.engine import Network, open_engine
-from headway.resource import FINALIZERS, Changes
+from headway.resource import FINALIZERS
 from headway.storage import (
-    EtcdBackend,
     SqliteBackend,
     Within,
     mark_unfinished,
     version_of,
 )
-from headway.versions import _migrate, read_schemas, record_schemas
+from headway.versions import _migrate, record_schemas
 from tests.cli import versioned
 from tests.cli.terminal import Terminal
-from tests.helpers.calls import Calls, take
-from tests.helpers.declared import a_status, a_type, an_id, uid_of
-from tests.helpers.fake_etcd import serving_etcd
-from tests.helpers.versions import ALONE, V1, V2, a_team, crew, data_of, roster, versions, without_converters
+from tests.helpers.calls import Calls
+from tests.helpers.declared import a_status, an_id, uid_of
+from tests.helpers.versions import ALONE, V1, V2, a_team, crew, roster, versions, without_converters
 
 APP = "tests.cli.versioned:app"
 
@@ -111,36 +109,6 @@ async def test_program_that_would_misread_the_store_is_refused(terminal: Termina
         assert store.position.revision == before
 
 
-async def test_store_records_the_schema_of_the_storage_version(terminal: Terminal) -> None:
-    """A later program cannot misread the rewritten resources."""
-    await filled(failing=False)
-    async with SqliteBackend("staff.db") as store:
-        assert await read_schemas(store) == {}
-    assert (await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")).returncode == 7
-    async with SqliteBackend("staff.db") as store:
-        assert set(await read_schemas(store)) == {"tests.v1.Team", "tests.v2.Team", "tests.v3.Team", "tests.v9.Team"}
-
-
-async def test_store_in_etcd_is_migrated_while_a_server_has_it_open(terminal: Terminal) -> None:
-    """Watches of that server deliver the update in the reader's version."""
-    async with serving_etcd() as (_, endpoint), EtcdBackend(f"etcd://{endpoint}/staff") as store:
-        await Calls(store, without_converters()).write(a_team(V1, roster("ada")))
-        server = Calls(store, versions())
-        async with server.watch(a_type(V1)) as items:
-            await take(items, 2)
-            done = await terminal("store", "migrate", APP, "--store", f"etcd://{endpoint}/staff")
-            assert done.returncode == 0, done.stderr
-            assert "1 of 1 resource rewritten" in done.stdout
-            (item,) = await take(items, 1)
-        assert isinstance(item, Changes)
-        (change,) = item.changes
-        assert not change.deleted
-        assert data_of(change.resource, V1).names == ["ada"]
-        stored, _ = await store.read(V1.kind, ("default", "default", "one"))
-        assert stored is not None
-        assert version_of(stored) == "v3"
-
-
 # --- by the server that has the store open ---
 
 
@@ -182,31 +150,6 @@ async def test_server_migrates_its_sqlite_store_while_it_serves(
         assert version_of(after) == "v3"
         assert uid_of(after) == uid_of(before)
         assert (after.generation, after.status, after.metadata) == (before.generation, before.status, before.metadata)
-
-
-async def test_server_names_the_resources_that_it_could_not_rewrite(terminal: Terminal) -> None:
-    await filled(failing=True)
-    async with open_engine("sqlite:staff.db", versioned.app, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
-        done = await terminal("store", "migrate", server=engine.addresses[0])
-    assert done.returncode == 7
-    assert done.stdout.startswith("tests.v1.Team default/default/b was not rewritten: up= of tests.v1.Team")
-
-
-async def test_types_without_converters_have_nothing_to_rewrite(server: str, headway: Terminal) -> None:
-    """A deployment can always run the command, whether or not a release has converters."""
-    async with SqliteBackend("staff.db"):
-        pass
-    for arguments, said in (
-        ([], f"nothing to rewrite: the types of {server} have no converters\n"),
-        (
-            ["tests.cli.versioned:unconverted", "--store", "sqlite:staff.db"],
-            "nothing to rewrite: tests.cli.versioned:unconverted declares no converter\n",
-        ),
-    ):
-        done = await headway("store", "migrate", *arguments)
-        assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
-        done = await headway("store", "migrate", *arguments, "-o", "json")
-        assert (done.returncode, json.loads(done.stdout)["looked_at"]) == (0, 0)
 
 
 async def test_server_migrates_only_resources_that_the_caller_may_read_and_write(terminal: Terminal) -> None:

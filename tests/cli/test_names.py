@@ -14,12 +14,6 @@ async def test_plural_of_a_kind_names_its_type(headway: Terminal, type: str) -> 
     assert (await headway("list", type)).returncode == 0
 
 
-async def test_plural_is_as_ambiguous_as_its_kind(headway: Terminal) -> None:
-    done = await headway("list", "accounts")
-    assert (done.returncode, "could be bank.v1.Account, staff.v1.Account" in done.stderr) == (2, True)
-    assert "type 'teamses' not found; did you mean 'Team'?" in (await headway("list", "teamses")).stderr
-
-
 @pytest.mark.parametrize("command", ["get", "status", "delete", "list", "events"])
 async def test_unknown_namespace_is_named(headway: Terminal, command: str) -> None:
     """The answer alone would not say whether the resource or its namespace is missing."""
@@ -33,19 +27,6 @@ async def test_unknown_namespace_is_named(headway: Terminal, command: str) -> No
     assert "Note" not in missing.stderr
     elsewhere = await headway(command, "team", *name, "--partition", "east")
     assert "Note: partition 'east' not found; " in elsewhere.stderr
-
-
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [("why team core", 0), ("wait team core --for Staffed --within 0.2", 6), ("events", 0)],
-)
-async def test_unknown_namespace_is_named_though_it_is_no_error(headway: Terminal, command: str, code: int) -> None:
-    """The resource, or the namespace, may appear later."""
-    await headway("apply", "-f", "-", stdin=UNITS)
-    done = await headway(*command.split(), "-n", "labs")
-    assert ("Note: namespace 'labs' not found" in done.stderr, done.returncode) == (True, code)
-    known = await headway(*command.split(), "-n", "default")
-    assert ("Note" in known.stderr, known.returncode) == (False, code)
 
 
 @pytest.mark.parametrize(

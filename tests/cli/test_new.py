@@ -32,14 +32,6 @@ def readme_commands(folder: Path) -> list[str]:
     return re.findall(r"^    (.*)\n", (folder / "README.md").read_text(), re.MULTILINE)
 
 
-async def test_project_runs_and_is_formatted(terminal: Terminal, tmp_path: Path) -> None:
-    assert (await terminal("new", "my_app")).stdout.startswith("my_app/ has an app and its proof. Next: cd my_app && ")
-    folder = tmp_path / "my_app"
-    assert run(folder, "python", "my_app.py") == "['core-ada', 'core-grace']\n"
-    run(folder, "ruff", "check", "--isolated", "--select", "E,F,I,D1,RET", "--line-length", "120", ".")
-    run(folder, "ruff", "format", "--isolated", "--line-length", "120", "--check", ".")
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

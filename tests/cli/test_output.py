@@ -9,9 +9,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-import headway
 from tests.cli.conftest import HEADWAY, ROOT
-from tests.cli.served import TEAM, app
 
 SAID = b"Error: standard output cannot be written: No space left on device\n"
 GRAPH = ("graph", "tests.cli.served:app")
@@ -44,14 +42,6 @@ def full() -> Iterator[int]:
 async def test_full_output_is_one_sentence(full: int, arguments: tuple[str, ...], unbuffered: str) -> None:
     """While arguments are parsed, and while a command runs. Without a buffer, the error comes at another place."""
     assert await run(arguments, full, PYTHONUNBUFFERED=unbuffered) == (74, SAID)
-
-
-@pytest.mark.parametrize("command", ["list", pytest.param("watch", marks=pytest.mark.wide)])
-async def test_full_output_ends_a_command_with_a_connection(server: str, full: int, command: str) -> None:
-    """The error is raised below the nurseries of the command and its connection."""
-    async with headway.connect([server], app) as client:
-        await client.apply(TEAM.new("core"))
-    assert await run(("--server", server, command, "Team"), full) == (74, SAID)
 
 
 @pytest.mark.wide

@@ -18,13 +18,6 @@ async def test_controller_is_paused_and_resumed(headway: Terminal) -> None:
     assert "staff/teams" not in (await headway("list", "pause")).stdout
 
 
-async def test_name_without_its_app_is_wrong_usage(headway: Terminal) -> None:
-    """The error shows the right form."""
-    for command in ("pause", "resume"):
-        done = await headway(command, "teams")
-        assert (done.returncode, "'staff/teams'" in done.stderr) == (2, True)
-
-
 async def test_pause_of_a_controller_that_no_process_runs_is_stored_with_a_warning(headway: Terminal) -> None:
     """It may be about to start, or its name may be mistyped."""
     done = await headway("pause", "staff/teems")

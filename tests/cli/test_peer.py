@@ -90,14 +90,6 @@ async def test_peering_whose_other_side_is_gone_waits_for_it_unless_it_is_forced
     assert (done.returncode, done.stdout) == (0, "peering east deleted\n")
 
 
-async def test_token_is_replaced_without_changing_the_exports(west: Terminal) -> None:
-    await west(*TLS, "peer", "token", "west", "--export", "team", "--address", "w.example.com:1")
-    again = await west(*TLS, "peer", "token", "west", "--address", "w.example.com:2", "--server-name", "w")
-    token = read_token(again.stdout)
-    assert (token.addresses, token.server_name) == (("w.example.com:2",), "w")
-    assert " Team" in (await west(*TLS, "peer", "list")).stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code", "said"),
     [

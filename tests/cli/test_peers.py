@@ -172,61 +172,8 @@ def test_watch_delivers_a_snapshot_its_end_and_then_changes(served: str, package
                 break
 
 
-def test_errors_deadlines_and_cancellation_have_grpc_codes(served: str, package: str) -> None:
-    """Consul uses the same codes."""
-    with grpc.insecure_channel(served) as channel:
-        it = peer(channel, package)
-        pb2, stub = it.pb2, it.stub
-        ada, after = f"errors-{package[:4]}-ada", f"errors-{package[:4]}-after"
-        written = it.write(it.resource(ACCOUNT, ada, Account(login="ada")))
-        assert refused(stub.Read, pb2.ReadRequest())[0] is grpc.StatusCode.INVALID_ARGUMENT
-        assert refused(stub.Read, pb2.ReadRequest(id=it.id(ACCOUNT, "x")))[0] is grpc.StatusCode.NOT_FOUND
-        stale = pb2.Resource.FromString(written.SerializeToString())
-        it.write(stale)
-        assert refused(stub.Write, pb2.WriteRequest(resource=stale))[0] is grpc.StatusCode.ABORTED
-        stale.version, stale.id.uid = "", "another"
-        assert refused(stub.Write, pb2.WriteRequest(resource=stale))[0] is grpc.StatusCode.FAILED_PRECONDITION
-        unknown = channel.unary_unary(f"/{it.service}/Forget")
-        assert refused(unknown, b"")[0] is grpc.StatusCode.UNIMPLEMENTED
-
-        of = it.id(ACCOUNT, "x").type
-        with pytest.raises(grpc.RpcError) as caught:
-            list(stub.WatchList(pb2.WatchListRequest(type=of), timeout=0.3))
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        stream = it.watch(ACCOUNT)
-        next(stream)
-        stream.cancel()
-        with pytest.raises(grpc.RpcError) as caught:
-            list(stream)
-        assert caught.value.code() is grpc.StatusCode.CANCELLED
-        assert it.write(it.resource(ACCOUNT, after, Account())).id.name == after
-
-
-@pytest.mark.wide
-def test_large_snapshot_is_complete(start: Started, package: str) -> None:
-    """A List and a watch each deliver many times the windows of the stream and the connection."""
-    count, size = 300, 10_000
-    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
-        it = peer(channel, package)
-        calls = [
-            it.stub.Write.future(
-                it.pb2.WriteRequest(resource=it.resource(ACCOUNT, f"a{number:03}", Account(login="x" * size))),
-                timeout=SECONDS,
-            )
-            for number in range(count)
-        ]
-        assert len({call.result().resource.version for call in calls}) == count
-        wanted = [f"a{number:03}" for number in range(count)]
-        names = []
-        for event in it.watch(ACCOUNT):
-            if event.WhichOneof("event") == "end_of_snapshot":
-                break
-            assert len(event.upsert.resource.data.value) > size
-            names.append(event.upsert.resource.id.name)
-        assert sorted(names) == wanted
-
-
 @pytest.mark.usefixtures("generated")
+@pytest.mark.wide
 def test_client_connects_by_tls(start: Started, tmp_path: Path) -> None:
     """The client trusts the authority of the server's certificate."""
     authority = trustme.CA()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headway import Hooks, manifest
+from headway import manifest
 from headway.engine import Network, open_engine
 from headway.storage import MemoryBackend
 from tests.cli.conftest import CORE
 from tests.cli.terminal import Terminal
-from tests.helpers.older import Old, drop_unknown, known, program, read_whole, whole, write_whole
+from tests.helpers.older import Old, known, program, read_whole, whole, write_whole
 
 ADA = "type: bank.v1.Account\nname: ada\n"
 
@@ -45,18 +45,6 @@ async def test_diff_omits_what_apply_preserves(headway: Terminal) -> None:
         assert (await headway("diff", "-f", "-", stdin=text)).returncode == 0
 
 
-async def test_defaults_of_the_server_are_not_a_difference(headway: Terminal) -> None:
-    """diff, --dry-run and apply compare the manifest after the server has filled in its defaults."""
-    new = await headway("diff", "-f", "-", stdin=ADA)
-    assert "+  login: ada" in new.stdout.splitlines()
-    await headway("apply", "-f", "-", stdin=ADA)
-
-    for command in (["diff"], ["apply", "--dry-run"], ["apply"]):
-        done = await headway(*command, "-f", "-", stdin=ADA)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout in ("", "Account ada unchanged\n")
-
-
 async def test_create_only_replaces_no_resource(headway: Terminal) -> None:
     """The first existing name ends the command with 1. The documents before it are created."""
     await headway("apply", "-f", "-", stdin=CORE)
@@ -89,19 +77,6 @@ async def test_dry_run_shows_the_outcome_and_stores_nothing(headway: Terminal) -
     assert (same.returncode, same.stdout) == (0, "Team core unchanged\n")
 
 
-@pytest.mark.parametrize("command", ["diff", "apply"])
-@pytest.mark.parametrize("text", ["", "# all of it is a comment\n", "---\n"])
-async def test_manifests_without_a_document_are_an_error(
-    headway: Terminal, tmp_path: Path, command: str, text: str
-) -> None:
-    """A pipe or a template may have lost them. An empty file next to others is valid."""
-    done = await headway(command, "-f", "-", stdin=text)
-    assert (done.returncode, done.stdout, done.stderr) == (4, "", "<stdin>: no document found\n")
-
-    (tmp_path / "core.yaml").write_text(CORE)
-    assert (await headway(command, "-f", "-", "-f", "core.yaml", stdin=text)).returncode in (0, 7)
-
-
 @pytest.mark.parametrize("command", [["diff"], ["apply", "--dry-run"]])
 async def test_dry_run_reports_what_the_server_would_refuse(headway: Terminal, command: list[str]) -> None:
     """apply prints the same error."""
@@ -116,30 +91,6 @@ async def test_dry_run_reports_what_the_server_would_refuse(headway: Terminal, c
     assert done.returncode == 1
     assert "namespace 'lab' not found" in done.stderr
     assert (await headway(*command, "-f", "-", stdin="type: Teem\nname: a\n")).returncode == 4
-
-
-async def test_namespace_of_the_same_manifests_counts_as_existing(headway: Terminal) -> None:
-    """The server by itself would refuse a resource in a namespace that doesn't exist."""
-    text = f"type: Partition\nname: east\n---\ntype: Namespace\nname: lab\npartition: east\n---\n{ADA}"
-    inside = f"{text}partition: east\nnamespace: lab\n"
-
-    done = await headway("apply", "--dry-run", "-f", "-", stdin=inside)
-    assert (done.returncode, done.stderr) == (7, "")
-    assert [line.rpartition(" would ")[2] for line in done.stdout.splitlines()] == ["be created"] * 3
-    assert (await headway("diff", "-f", "-", stdin=inside)).returncode == 7
-    assert (await headway("apply", "-f", "-", stdin=inside)).returncode == 0
-    assert (await headway("diff", "-f", "-", stdin=inside)).returncode == 0
-
-
-@pytest.mark.parametrize("output", ["json", "yaml"])
-async def test_apply_prints_the_stored_resources(headway: Terminal, output: str) -> None:
-    """After a refusal, it prints the resources that were stored before."""
-    refused = f"{ADA.replace('ada', 'eve')}data: {{login: root}}\n"
-    done = await headway("apply", "-o", output, "-f", "-", stdin=f"{ADA}---\n{CORE}---\n{refused}")
-
-    assert done.returncode == 1
-    again = await headway("apply", "-f", "-", stdin=done.stdout)
-    assert again.stdout.splitlines() == ["Account ada unchanged", "Team core unchanged"]
 
 
 async def test_removed_metadata_is_a_difference(headway: Terminal) -> None:
@@ -180,18 +131,3 @@ async def test_fields_of_a_newer_program_are_not_a_difference(terminal: Terminal
     expected = whole()
     expected.title, expected.token = "Kernel", "hunter23"
     assert await read_whole(store) == expected
-
-
-@pytest.mark.parametrize("command", [["diff"], ["apply", "--dry-run"], ["apply"]])
-async def test_field_that_the_hook_of_an_older_program_drops_is_not_a_difference(
-    terminal: Terminal, command: list[str]
-) -> None:
-    store = MemoryBackend()
-    await write_whole(store)
-    older, team = program(Old, Hooks(mutate=drop_unknown))
-    made = known(whole())
-    made.title = ""
-    async with open_engine(store, older, network=Network(["127.0.0.1:0"], insecure=True)) as engine:
-        headway = Terminal(engine.addresses[0], terminal.nursery)
-        done = await headway(*command, "-f", "-", stdin=manifest.dump(team.new("core", made)))
-        assert (done.returncode, done.stdout, done.stderr) in [(0, "", ""), (0, "Team core unchanged\n", "")]

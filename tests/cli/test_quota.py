@@ -7,7 +7,6 @@ import json
 import pytest
 
 import headway
-from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import QuotaExceeded
 from headway.quotas import QUOTA
 from tests.cli.terminal import Terminal
@@ -43,47 +42,3 @@ async def test_quota_is_set_shown_and_deleted(terminal: Terminal) -> None:
         assert "max_resources: 1" in (await terminal("get", "quota", "notes", "-o", "yaml", server=server)).stdout
         await terminal("delete", "quota", "notes", server=server)
         assert await engine.client.get(QUOTA, "notes") is None
-
-
-async def test_both_lists_of_quotas_are_denied_in_the_same_words(terminal: Terminal) -> None:
-    """The caller has no rule for them, so the error names no verb."""
-    text, token = new_token(["staff"])
-    access = Authorizer(
-        Access(
-            [Policy("staff", [Rule(verbs=["view"], type=f"{NOTE.name.group}.*.*", partition="*", namespace="*")])],
-            [token],
-        )
-    )
-    app = headway.App("staff")
-    app.registry.register(NOTE)
-    async with headway.open_engine(
-        "memory:", app, network=headway.Network(["127.0.0.1:0"], access=access), report=headway.events.ignore
-    ) as engine:
-        for command in (["quota"], ["list", "quota"]):
-            denied = await terminal("--token", text, *command, server=engine.addresses[0])
-            assert denied.returncode == 1
-            assert denied.stderr == "Error: permission denied: none of your rules covers type tenancy.v1.Quota\n"
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([], "--max-resources or --max-bytes is required, as in --max-resources 1000"),
-        (["--max-bytes", "2GB"], "--max-bytes '2GB' must be a number of bytes, such as 500000, 64Mi or 2Gi"),
-        (["--max-resources", "1", "--type", "Team"], "--type 'Team' must be a group and a kind, such as staff.Team"),
-        (
-            ["--max-resources", "1", "--type", "event.v1.Event"],
-            "kind event.Event is Headway's own, which no quota counts",
-        ),
-        (["--max-resources", "1", "-n", "A"], "namespace 'A' is not a valid name"),
-    ],
-)
-async def test_invalid_option_is_refused(terminal: Terminal, given: list[str], said: str) -> None:
-    app = headway.App("staff")
-    async with headway.open_engine(
-        "memory:", app, network=headway.Network(["127.0.0.1:0"], insecure=True), report=headway.events.ignore
-    ) as engine:
-        refused = await terminal("quota", "set", "teams", *given, server=engine.addresses[0])
-        assert refused.returncode == 2
-        assert said in " ".join(refused.stderr.split())
-        assert await engine.client.get(QUOTA, "teams") is None

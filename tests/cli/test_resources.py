@@ -1,6 +1,5 @@
 """`headway types`, `apply`, `get`, `list` and `delete`, which don't have the classes of the server's types."""
 
-import datetime
 import json
 import re
 import subprocess
@@ -10,10 +9,8 @@ from pathlib import Path
 import click
 import pytest
 import trio
-import yaml
 
 from headway.cli import main
-from headway.errors import OutcomeUnknown
 from headway.rpc import Health, Services, open_server
 from tests.cli.conftest import CORE, Started
 from tests.cli.terminal import Terminal
@@ -104,14 +101,6 @@ async def test_problems_of_manifests_have_their_place_and_a_suggestion(headway: 
     assert (await headway("get", "team", "core")).returncode == 3
 
 
-async def test_missing_manifest_is_an_error(headway: Terminal) -> None:
-    """It ends with 4, like an invalid manifest."""
-    done = await headway("apply", "-f", "none.yaml")
-
-    assert done.returncode == 4
-    assert done.stderr == "none.yaml: cannot be read: No such file or directory\n"
-
-
 async def test_get_prints_a_table_yaml_or_json(headway: Terminal) -> None:
     """YAML can be applied again. JSON has the fields that the store assigns."""
     await headway("apply", "-f", "-", stdin=BOTH)
@@ -139,14 +128,6 @@ async def test_list_shows_all_resources_of_a_type(headway: Terminal) -> None:
     assert json.loads((await headway("list", "team", "-o", "json")).stdout)[0]["data"]["members"][0]["rank"] == "SENIOR"
     nothing = await headway("list", "staff.account", "--prefix", "b")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no staff.v1.Account found\n")
-
-
-async def test_ambiguous_type_is_wrong_usage(headway: Terminal) -> None:
-    """The error has the full name of each candidate."""
-    done = await headway("list", "account")
-
-    assert done.returncode == 2
-    assert "the type 'account' is ambiguous; it could be bank.v1.Account, staff.v1.Account" in done.stderr
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("tem", "Team"), ("staff.v1.taem", "staff.v1.Team"), ("STIE", "Site")])
@@ -189,29 +170,6 @@ async def test_apply_stops_at_the_first_refused_resource(headway: Terminal) -> N
     assert done.stderr.endswith(" (1 more not applied)\n")
 
 
-async def test_apply_says_that_a_resource_may_have_been_stored(
-    headway: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its connection ended during the call. The resources after it were certainly not applied."""
-
-    async def lose(*_: object, **__: object) -> object:
-        raise OutcomeUnknown("the call may have taken effect: UNAVAILABLE: connection lost")
-
-    monkeypatch.setattr("headway.cli._apply._apply_one", lose)
-    done = await headway("apply", "-f", "-", stdin=BOTH)
-    assert done.returncode == 5
-    assert "the call may have taken effect: UNAVAILABLE: connection lost; apply again to find out" in done.stderr
-    assert done.stderr.endswith(" (3 more not applied)\n")
-
-
-@pytest.mark.parametrize("command", [["apply"], ["apply", "--dry-run"], ["diff"]])
-async def test_error_of_a_hook_names_its_resource_once(headway: Terminal, command: list[str]) -> None:
-    """The server's error begins with the name, so the command does not add it."""
-    root = "type: bank.v1.Account\nname: a\ndata: {login: root}\n"
-    done = await headway(*command, "-f", "-", stdin=root)
-    assert done.stderr == "Error: Account a: login 'root' is reserved: choose another\n"
-
-
 async def test_unreachable_server_ends_with_5(terminal: Terminal) -> None:
     """The error is one line with the address."""
     done = await terminal("list", "team")
@@ -238,21 +196,6 @@ async def test_grpc_server_that_is_not_headway_ends_with_1(terminal: Terminal) -
 
     assert done.returncode == 1
     assert done.stderr == f"Error: {other.addresses[0]} doesn't describe its types: it is not a Headway server\n"
-
-
-async def test_types_and_status_print_json_and_yaml(headway: Terminal) -> None:
-    """Both have the same content: a description, or one object for each condition."""
-    await headway("apply", "-f", "-", stdin=CORE)
-    assert (await headway("wait", "team", "core", "--for", "Staffed")).returncode == 0
-
-    for arguments in (["types"], ["types", "team"], ["status", "team", "core"]):
-        in_json = await headway(*arguments, "-o", "json")
-        in_yaml = await headway(*arguments, "-o", "yaml")
-        assert json.loads(in_json.stdout) == yaml.safe_load(in_yaml.stdout)
-    [condition] = json.loads(in_json.stdout)
-    expected = {"by": "teams", "condition": "Staffed", "state": "TRUE", "seen": "current", "reason": "", "message": ""}
-    assert datetime.datetime.fromisoformat(condition.pop("written")).tzinfo is not None
-    assert condition == expected
 
 
 def test_help_lists_each_command_with_its_own_first_sentence() -> None:
@@ -312,33 +255,3 @@ async def test_manifests_in_hcl_are_applied_from_files_and_from_stdin(headway: T
     done = await headway("apply", "-f", "-", stdin=text.replace("Login", "Logn"))
     assert done.returncode == 4
     assert done.stderr == "<stdin>:6:13: Data.Members[0].Logn: Member has no field 'Logn'; did you mean 'Login'?\n"
-
-
-@pytest.mark.parametrize("command", ["get", "status", "delete", "wait --for Ready"])
-async def test_invalid_name_is_wrong_usage(headway: Terminal, command: str) -> None:
-    """The command finds out itself, so it is not an error of the server."""
-    for arguments, said in (
-        (["team", "Bad Name"], "name 'Bad Name' is not a valid name"),
-        (["team", "core", "--namespace", "x y"], "namespace 'x y' is not a valid name"),
-        (["site", "north", "--namespace", "lab"], "the type is cluster-scoped"),
-    ):
-        done = await headway(*command.split(), *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr
-
-
-@pytest.mark.parametrize("command", ["list", "watch"])
-async def test_selection_that_no_resource_can_match_is_wrong_usage(headway: Terminal, command: str) -> None:
-    """Listing everything or nothing would be misleading."""
-    for arguments, said in (
-        (["site", "-n", "lab"], "--namespace lab: a staff.v1.Site is in no namespace; leave it out"),
-        (["site", "--partition", "east"], "--partition east: a staff.v1.Site is in no partition; leave it out"),
-        (["namespace", "-n", "lab"], "--namespace lab: a tenancy.v1.Namespace is in no namespace; leave it out"),
-        (["team", "--prefix", "Pho*"], "--prefix 'Pho*' must be lower case, as names are"),
-        (["team", "--prefix", "pho*"], "--prefix 'pho*' is not the beginning of a name"),
-        (["team", "-n", "La"], "--namespace 'La' is not a valid name"),
-        (["team", "--partition", "x y"], "--partition 'x y' is not a valid name"),
-    ):
-        done = await headway(command, *arguments)
-        assert done.returncode == 2
-        assert said in done.stderr

@@ -9,9 +9,6 @@ import pytest
 import trio
 
 import headway as headway_package
-from headway.client import LeaseClient
-from headway.rpc import InProcessChannel, Services
-from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
 from headway.why import sentences
 from tests.cli.terminal import Terminal
@@ -45,25 +42,6 @@ async def test_resource_that_waits_for_its_next_attempt_is_reconciled_at_once(te
         assert done.stdout == "staff/teams reconciles Team core now, in process server\n"
         why = await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
         assert any("an operator" in each for each in sentences(why))
-
-
-async def test_worker_is_asked_by_its_server(terminal: Terminal) -> None:
-    app, team = broken_app()
-    async with open_server(types_only()) as engine:
-        [server] = engine.addresses
-        core = await engine.client.apply(team.new("core", Team()))
-        refused = await terminal("retry", "team", "core", server=server)
-        assert refused.returncode == 1
-        assert "no controller manages staff.v1.Team in a process connected to this server" in refused.stderr
-        workers = headway_package.open_workers(
-            engine.addresses, app, process="web-1", insecure=True, report=headway_package.events.ignore
-        )
-        async with workers:
-            before = part(await told(engine, core.id, "waiting")).attempt
-            done = await terminal("retry", "team", "core", server=server)
-            assert (done.returncode, done.stderr) == (0, "")
-            assert done.stdout == "staff/teams reconciles Team core now, in process web-1\n"
-            await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
 
 
 @pytest.mark.parametrize("at_worker", [False, True])
@@ -141,43 +119,6 @@ async def test_everything_that_fails_is_retried_at_once(terminal: Terminal) -> N
             assert "core and --stuck exclude each other" in wrong.stderr
 
 
-async def test_controller_has_to_be_named_if_several_manage_the_type(terminal: Terminal) -> None:
-    app, team = broken_app()
-
-    @app.controller(manages=team)
-    async def audit(_: headway_package.Runtime, __: headway_package.Request[Team]) -> None: ...
-
-    async with open_server(app) as engine:
-        [server] = engine.addresses
-        core = await engine.client.apply(team.new("core", Team()))
-        await told(engine, core.id, "idle", "staff/audit")
-        refused = await terminal("retry", "team", "core", server=server)
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert "several manage staff.v1.Team: give one of staff/audit, staff/teams" in refused.stderr
-        done = await terminal("retry", "--controller", "staff/audit", "team", "core", server=server)
-        assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "staff/audit")
-
-
-async def test_wrong_name_is_said(headway: Terminal) -> None:
-    """Of the controller, of the resource, and of its namespace."""
-    await headway("apply", "-f", "-", stdin="type: staff.v1.Team\nname: core\n")
-    for controller, code, problem in (
-        ("teams", 2, "--controller 'teams' must be the app's name and the controller's, such as 'staff/teams'"),
-        (
-            "staff/teems",
-            1,
-            "manages staff.v1.Team in a process connected to this server; did you mean 'staff/teams'?",
-        ),
-    ):
-        refused = await headway("retry", "team", "core", "--controller", controller)
-        assert refused.returncode == code
-        assert problem in " ".join(refused.stderr.split())
-    missing = await headway("retry", "team", "docs", "-n", "labs")
-    assert missing.returncode == 3
-    assert "Note: namespace 'labs' not found" in missing.stderr
-    assert "Error: Team labs/docs not found, and staff/teams has no work pending for it" in missing.stderr
-
-
 async def test_paused_controller_is_named(headway: Terminal) -> None:
     """Its reconcile begins after the pause, and the command says how to end it."""
     await headway("apply", "-f", "-", stdin="type: staff.v1.Team\nname: core\n")
@@ -186,20 +127,3 @@ async def test_paused_controller_is_named(headway: Terminal) -> None:
     done = await headway("retry", "team", "core")
     assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "staff/teams")
     assert done.stderr == ("Note: staff/teams is paused: it reconciles after `headway resume staff/teams`\n")
-
-
-async def test_controller_that_stands_by_does_not_reconcile(terminal: Terminal) -> None:
-    """The process with its lease is not connected to this server."""
-    app, team = broken_app()
-    backend = MemoryBackend()
-    services = Services(ResourceService(backend, app.registry), LeaseService(backend))
-    assert (await LeaseClient(InProcessChannel(services)).acquire("staff/teams", "web-7", 600)).acquired
-    async with open_server(app, store=backend) as engine:
-        core = await engine.client.apply(team.new("core", Team()))
-        await told(engine, core.id, "standby")
-        refused = await terminal("retry", "team", "core", server=engine.addresses[0])
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert (
-        "staff/teams does not reconcile Team core in any process connected to this server: it is starting, "
-        "ended, or another process holds its lease\n"
-    ) in refused.stderr

@@ -13,13 +13,6 @@ import pytest
 import headway
 from headway.storage import EtcdBackend, backup_store
 from tests.cli.terminal import Terminal
-from tests.helpers.fake_etcd import serving_etcd
-
-
-@headway.message
-class Later:
-    title: str = headway.field(1)
-
 
 HEAD = ["TYPE", "SCOPE", "MESSAGE", "NUMBER", "FIELD", "KIND", "BEFORE"]
 FIRST = """
@@ -130,28 +123,6 @@ async def test_diff_shows_before_a_deployment_whether_a_store_rejects_the_progra
     }
 
 
-async def test_diff_names_stored_versions_that_the_program_lacks(terminal: Terminal, program: Program) -> None:
-    """The program's writes would replace them."""
-    first, app = program("first_app", FIRST)
-    later = headway.App("staff")
-    (v1,) = (type for type in app.registry if type.name.group == "staff")
-    v2 = later.type("staff", "v2", "Team", Later)
-    async with headway.open_engine("sqlite:staff.db", app, later):
-        pass
-    same = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
-    assert (same.returncode, same.stdout) == (0, "no differences\n")
-    async with headway.open_engine("sqlite:staff.db", app, later) as engine:
-        await engine.client.write(v1.new("old"))
-        await engine.client.write(v2.new("core"))
-    done = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
-    assert (done.returncode, done.stdout) == (
-        0,
-        "staff.v2.Team is stored, but the program does not know it: its writes of the kind would replace it\n",
-    )
-    shown = json.loads((await terminal("schema", "diff", first, "--store", "sqlite:staff.db", "-o", "json")).stdout)
-    assert shown["unknown"] == ["staff.v2.Team"]
-
-
 async def test_show_has_removed_and_renamed_fields(terminal: Terminal, program: Program) -> None:
     """Both the record in a store and the declaration of a program have them."""
     _, app = program("first_app", FIRST)
@@ -191,15 +162,6 @@ async def test_diff_with_a_server_compares_only_common_types_and_fields(terminal
         assert json.loads(same.stdout) == {"problems": [], "recorded": [], "unknown": []}
         shown = await terminal("schema", "show", server=server)
         assert ["staff.v1.Team", "namespace", "Person", "1", "login", "string"] in words(shown.stdout)
-
-
-async def test_store_in_etcd_is_shown_and_compared(terminal: Terminal, program: Program) -> None:
-    _, app = program("first_app", FIRST)
-    wrong, _ = program("wrong_app", WRONG)
-    async with serving_etcd() as (_, endpoint):
-        await fill(EtcdBackend(f"etcd://{endpoint}/staff"), app)
-        refused = await terminal("schema", "diff", wrong, "--store", f"etcd://{endpoint}/staff")
-        assert (refused.returncode, refused.stdout.splitlines()) == (7, PROBLEMS)
 
 
 async def test_wrong_usage_creates_no_store(terminal: Terminal, program: Program) -> None:

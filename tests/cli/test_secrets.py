@@ -19,7 +19,6 @@ from headway.observe import Metrics, log_report
 from headway.protobuf import REDACTED
 from headway.resource import Resource
 from headway.testing import simulation
-from headway.testing.simulation.oracles import contents
 from headway.why import sentences
 from tests.cli.terminal import Terminal
 from tests.helpers.why_programs import PATIENCE, eventually
@@ -329,13 +328,3 @@ def test_stories_of_a_simulation_show_no_secret() -> None:
         simulation.explore(make, scenario)
     assert_clean("the refutation", str(caught.value))
     assert "(redacted #" in str(caught.value)
-
-
-def test_fields_of_an_end_state_differ_by_a_secret_and_do_not_show_it() -> None:
-    """The comparison of two runs shows these fields."""
-    vault = headway_package.ResourceType("vault", "v1", "Vault", Vault)
-    data = [Vault(token=CANARY, login=Login(password=f"{CANARY}{each}")) for each in "12"]
-    one, other = (contents(vault.new("core", each).message(), each) for each in data)
-    assert_clean("the contents", f"{one}{other}")
-    assert one["token"] == other["token"]
-    assert one["login.password"] != other["login.password"]

@@ -70,17 +70,6 @@ def test_public_metrics_require_their_own_option() -> None:
     assert (code, "--public-metrics requires --metrics" in errors) == (2, True)
 
 
-def test_public_metrics_do_not_allow_a_public_address_for_the_server() -> None:
-    code, _, errors = run_command(*SERVE, "--listen", "0.0.0.0:0", *PUBLIC, "--public-metrics")
-    assert (code, "--listen 0.0.0.0:0: others can reach this address" in errors) == (2, True)
-
-
-async def test_metrics_are_public_with_the_option(terminal: Terminal) -> None:
-    serving = terminal.start(*SERVE, *PUBLIC, "--public-metrics")
-    await address(serving)
-    assert (await serving.out.line()).startswith("metrics and health at http://0.0.0.0:")
-
-
 @pytest.mark.parametrize("reachable", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
 async def test_serve_refuses_an_address_that_others_can_reach_without_tls(terminal: Terminal, reachable: str) -> None:
     """The error lists the alternatives, including --insecure."""
@@ -89,13 +78,6 @@ async def test_serve_refuses_an_address_that_others_can_reach_without_tls(termin
     assert (done.returncode, done.stdout) == (2, "")
     assert f"--listen {reachable}: others can reach this address" in done.stderr
     assert "--insecure" in done.stderr
-
-
-async def test_serve_listens_on_a_public_address_with_insecure(terminal: Terminal) -> None:
-    """--insecure allows the address."""
-    serving = terminal.start("serve", "tests.cli.served:app", "--listen", "0.0.0.0:0", "--insecure")
-
-    assert (await address(serving)).startswith("0.0.0.0:")
 
 
 @pytest.mark.parametrize(
@@ -123,13 +105,6 @@ async def test_address_in_use_ends_with_1(server: str, headway: Terminal) -> Non
 
     assert (done.returncode, done.stderr) == (1, f"Error: --listen: cannot listen on {server}: {IN_USE}\n")
     assert (await headway("types")).returncode == 0
-
-
-@pytest.mark.parametrize("option", ["--http", "--metrics"])
-async def test_further_address_in_use_is_named_with_its_option(server: str, headway: Terminal, option: str) -> None:
-    done = await headway("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", option, server)
-
-    assert (done.returncode, done.stderr) == (1, f"Error: {option}: cannot listen on {server}: {IN_USE}\n")
 
 
 async def test_serve_offers_http(terminal: Terminal) -> None:

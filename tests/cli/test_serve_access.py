@@ -154,24 +154,6 @@ def test_new_token_is_printed_only_to_stdout(file: Path) -> None:
     assert os.listdir(file.parent).count("access.yaml") == len([n for n in os.listdir(file.parent) if "access" in n])
 
 
-@pytest.mark.parametrize("end", ["tokens:", "tokens:\n", "tokens: \n\n", "tokens: []\n"])
-def test_first_token_is_added_to_a_file_without_tokens(file: Path, end: str) -> None:
-    """The file was started by hand, or has lost all its tokens."""
-    file.write_text(POLICIES + end)
-    made(file, "writers")
-    made(file, "readers")
-    assert file.read_text().startswith(f"{POLICIES}tokens:\n  - accessor: ")
-    assert [token.policies for token in load_access(file).tokens] == [("writers",), ("readers",)]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can read the file of another user")
-def test_file_keeps_its_owner_when_root_adds_a_token(file: Path) -> None:
-    """Otherwise the server could no longer read it."""
-    os.chown(file, 12_345, 12_346)
-    made(file, "writers")
-    assert (os.stat(file).st_uid, os.stat(file).st_gid) == (12_345, 12_346)
-
-
 def test_token_that_cannot_be_created_leaves_the_file_unchanged(file: Path) -> None:
     """The error says why."""
     code, _, errors = run_command("token", "new", "reader", "--into", str(file))
@@ -193,23 +175,6 @@ def test_token_for_another_host_is_wrong_usage_without_tls(server: str) -> None:
         assert (code, "hw_a" in errors) == (2, False)
         assert "--server 192.0.2.1:1: a token sent to another host over plain TCP" in errors
         assert "--tls, or --insecure" in errors
-
-
-def test_insecure_sends_a_token_to_another_host(start: Started, file: Path) -> None:
-    """--insecure is an option or in the environment. 0.0.0.0 is this machine, but not a loopback address."""
-    reader = made(file, "readers")
-    _, server = serving(start, file, "127.0.0.1:0")
-    there = server.replace("127.0.0.1", "0.0.0.0")
-    assert run_command("--server", there, "--token", reader, "types")[0] == 2
-    assert run_command("--server", there, "--token", reader, "--insecure", "types")[0] == 0
-    assert run_command("--server", there, "--token", reader, "types", env={"HEADWAY_INSECURE": "1"})[0] == 0
-
-
-def test_a_token_given_as_an_option_overrides_a_variable_with_a_missing_file() -> None:
-    """The command looks for the server, not for the file."""
-    at = ("--server", "127.0.0.1:1", "--timeout", "0.1")
-    code, _, errors = run_command(*at, "--token", "hw_x", "types", env={"HEADWAY_TOKEN_FILE": "/none"})
-    assert (code, "/none" in errors) == (5, False)
 
 
 @pytest.mark.parametrize(
@@ -241,20 +206,3 @@ def test_invalid_token_is_wrong_usage(
     assert code == 2
     assert problem in errors
     assert "hw_" not in errors
-
-
-def test_sighup_finds_the_access_file_after_the_app_has_changed_the_directory(
-    start: Started, file: Path, tmp_path: Path
-) -> None:
-    """The path of the option is relative to the directory in which the command was started."""
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "moving.py").write_text(
-        'import os\n\nfrom tests.cli.served import app as app\n\nos.chdir("elsewhere")\n'
-    )
-    process = start("serve", "moving:app", "--access", file.name, "--listen", "127.0.0.1:0")
-    server = address_of(process)
-    assert process.stderr is not None
-    token = made(file, "readers")
-    process.send_signal(signal.SIGHUP)
-    assert process.stderr.readline() == f"{file.name}: reloaded\n"
-    assert run_command("--server", server, "--token", token, "types")[0] == 0

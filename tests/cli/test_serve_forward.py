@@ -40,18 +40,6 @@ def test_unreachable_upstream_is_named(start: Started) -> None:
     assert "no server can be reached (127.0.0.1:1: " in errors
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("insecure", [False, True])
-def test_forwarder_warns_that_it_rejects_tokens_without_tls(start: Started, insecure: bool) -> None:
-    """With --forward-insecure it passes them on."""
-    options = ["--forward-insecure"] if insecure else []
-    forwarder = start("serve", "--forward", "0.0.0.0:1", "--listen", "127.0.0.1:0", *options)
-    _, _, errors = run_command("--server", address_of(forwarder), "--token", "hw_a", "types")
-    assert ("over plain TCP" in errors) is not insecure
-    _, _, warned = interrupt(forwarder)
-    assert ("Warning: --forward 0.0.0.0:1: calls with a token are rejected" in warned) is not insecure
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -37,14 +37,6 @@ async def test_each_limit_of_connections_has_an_option(terminal: Terminal, optio
             await until_closed(first)
 
 
-async def test_handshake_timeout_has_an_option(terminal: Terminal) -> None:
-    """A silent connection is closed after that time."""
-    where = await _serving(terminal, "--handshake-timeout", "0.2")
-    async with silent(where, PREFACE) as stream:
-        with trio.fail_after(8):
-            await until_closed(stream)
-
-
 async def test_message_size_has_an_option(terminal: Terminal) -> None:
     """A larger request is refused, and the error has the limit."""
     where = await _serving(terminal, "--max-message-size", "1")
@@ -63,13 +55,6 @@ async def test_invalid_limit_is_wrong_usage(terminal: Terminal) -> None:
         done = await terminal("serve", *options)
         assert done.returncode == 2
         assert text in done.stderr
-
-
-@pytest.mark.wide
-async def test_limit_above_the_number_of_open_files_causes_a_warning() -> None:
-    """The warning has the limit that `ulimit -n` allows."""
-    async with serving("--max-connections", "5000", descriptors=256) as it:
-        assert "--max-connections 5000: the limit is 224" in await it.line("Warning")
 
 
 async def test_server_that_can_open_no_connection_says_so() -> None:

@@ -18,8 +18,8 @@ import headway
 from headway.client import LeaseClient
 from headway.rpc import open_channel
 from headway.storage import check_store
-from tests.cli import failing, served, spinning, stopping
-from tests.cli.conftest import HEADWAY, ROOT, Started, address_of, interrupt
+from tests.cli import served, spinning, stopping
+from tests.cli.conftest import HEADWAY, ROOT, Started, address_of
 from tests.cli.terminal import Terminal, address
 from tests.helpers.etcd_server import EtcdServer
 
@@ -77,7 +77,8 @@ threading.Thread(target=time.sleep, args=(3600,), name="poller").start()
 """
 
 
-@pytest.mark.parametrize("command", ["serve", pytest.param("work", marks=pytest.mark.wide)])
+@pytest.mark.wide
+@pytest.mark.parametrize("command", ["serve", "work"])
 def test_thread_of_the_app_does_not_keep_the_process_however_many_signals_come(
     start: Started, tmp_path: Path, command: str
 ) -> None:
@@ -119,7 +120,8 @@ def _accepts(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-@pytest.mark.parametrize("lose", ["closed", pytest.param("reader gone", marks=pytest.mark.wide)])
+@pytest.mark.wide
+@pytest.mark.parametrize("lose", ["closed", "reader gone"])
 def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]], tmp_path: Path, lose: str) -> None:
     """The parent has closed it or has ended. The log is dropped, and reaches no other file."""
     where, shell = f"unix:{tmp_path}/server", ["sh", "-c", 'exec "$@" >&- <&-', "sh"]
@@ -147,50 +149,6 @@ def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]
     assert trio.run(check_store, f"sqlite:{tmp_path}/a.db") == []
 
 
-@pytest.mark.wide
-def test_server_works_and_ends_while_its_log_is_not_read(lost: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
-    """The pipe is full. Dropped lines are counted, and the number is logged when there is room."""
-    reader, writer = os.pipe()
-    room = 1 << 20
-    where = f"unix:{tmp_path}/server"
-    command = [*HEADWAY, "serve", "tests.cli.served:app", "--listen", where, "--verbose", "--hard-exit", "30"]
-    process = subprocess.Popen(command, stdout=writer, stderr=writer, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    lost.append(process)
-    # The pipe is opened again, so that only this end of it does not block.
-    filling = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
-    os.close(writer)
-    with open(reader, "rb", buffering=0) as log, open(filling, "wb", buffering=0) as full:
-        said = b""
-        while b"listening on" not in said:
-            said += log.read(room)
-        for piece in (b"x" * 4096, b"x"):
-            while full.write(piece):
-                pass
-        for name in ("core", "edge"):
-            trio.run(_write, where, served.app, served.TEAM.new(name))
-        assert log.read(room).startswith(b"x")
-        trio.run(_write, where, served.app, served.TEAM.new("last"))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == 0
-        assert b"lines of output were lost" in log.read(room)
-
-
-@pytest.mark.wide
-def test_verbose_logs_all_events_and_full_tracebacks(start: Started) -> None:
-    """Without it, the log has what an operator needs to know."""
-    process = start("serve", "tests.cli.failing:app", "--listen", "127.0.0.1:0", "--verbose")
-    said = ""
-    assert process.stdout is not None
-    for wanted in ("listening on ", "RunStarted", "in things", "in deeper"):
-        while wanted not in said:
-            line = process.stdout.readline()
-            assert line, said
-            said += line
-            if line.startswith("listening on "):
-                trio.run(_write, line.split()[-1], failing.app, failing.THING.new("one"))
-    assert interrupt(process)[0] == 0
-
-
 async def test_process_holds_leases_under_its_name(terminal: Terminal, etcd: EtcdServer) -> None:
     """This is a store that several processes may open."""
     store = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
@@ -201,18 +159,3 @@ async def test_process_holds_leases_under_its_name(terminal: Terminal, etcd: Etc
             while not any(each.name == "staff/teams" for each in leases):
                 leases = await LeaseClient(channel).list()
         assert {each.holder for each in leases} == {"web-1"}
-
-
-async def test_process_name_requires_a_shared_store(terminal: Terminal) -> None:
-    """With other stores the option would have no effect. An invalid name is refused too."""
-    for options, said in (
-        (["--process", "web-1"], "--process web-1: only processes that share a store in etcd need names"),
-        (["--process", "web 1", "--store", "etcd://127.0.0.1:1/a"], "must be a name of up to 63 letters"),
-        (["--process", "server", "--store", "etcd://127.0.0.1:1/a"], "is reserved for a process that has the store"),
-        (["--hard-exit", "0"], "--hard-exit"),
-    ):
-        done = await terminal(*SERVE, *options)
-        assert done.returncode == 2
-        assert said in done.stderr
-    done = await terminal("serve", "--forward", "127.0.0.1:1", "--process", "web-1")
-    assert "--process requires an APP" in done.stderr

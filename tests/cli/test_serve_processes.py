@@ -83,30 +83,6 @@ def test_each_process_has_a_journal_and_a_socket_of_its_own() -> None:
 
 
 @pytest.mark.wide
-def test_app_that_cannot_be_imported_is_refused_once(start: Started) -> None:
-    """The first process says why. No other one is started, and nothing is started again."""
-    process = start("serve", "tests.cli.absent:app", "--processes", "3", "--store", "etcd://127.0.0.1:1/a")
-    out, errors = process.communicate(timeout=SECONDS)
-    assert (process.returncode, out) == (2, "")
-    assert errors.count("Error: tests.cli.absent:app: module 'tests.cli.absent' not found") == 1, errors
-    assert errors.count("Error") == 1, errors
-
-
-@pytest.mark.wide
-def test_port_of_another_server_is_refused(start: Started, lasting: Group) -> None:
-    """Also if that one shares its port among its own processes, because clients would reach either."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = "{}:{}".format(*other.getsockname())
-        for address in (taken, lasting.address):
-            process = start(
-                "serve", "tests.cli.served:app", "--processes", "2", "--store", lasting.store, "--listen", address
-            )
-            out, errors = process.communicate(timeout=SECONDS)
-            assert (process.returncode, out) == (1, "")
-            assert errors.count("cannot listen on") == 1, errors
-
-
-@pytest.mark.wide
 def test_process_that_is_killed_before_it_serves_ends_the_command(start: Started) -> None:
     """It cannot say so itself. Here it waits for an etcd that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -201,23 +177,6 @@ async def _written(client: Any, name: str) -> None:
             return
 
 
-@pytest.mark.wide
-async def test_process_that_is_asked_to_end_is_started_again(lasting: Group) -> None:
-    """An operator restarts the processes one by one. The new one has the name of the old one."""
-    before, restarts = lasting.processes(), await lasting.restarts("web-1")
-    os.kill(before["web-1"], signal.SIGTERM)
-    with trio.fail_after(SECONDS):
-        # A supervisor that restarts the command by /healthz leaves the other process alone meanwhile.
-        while runs(before["web-1"]):
-            assert await lasting.page("/healthz") in {"web-1: ok\nweb-2: ok\n", "web-1: is being started\nweb-2: ok\n"}
-            assert "does not answer" not in await lasting.page("/readyz")
-    await lasting.until_page("/readyz", "web-1: ok", "web-2: ok")
-    assert await lasting.restarts("web-1") == restarts + 1
-    after = lasting.processes()
-    assert after["web-1"] != before["web-1"]
-    assert after["web-2"] == before["web-2"]
-
-
 # --- the end ------------------------------------------------------------------
 
 
@@ -272,19 +231,3 @@ async def test_process_that_cannot_end_is_killed_and_reported(start: Started, et
     assert group.supervisor.returncode == 70
     assert errors.count("has not ended within") == 1, errors
     assert not any(map(runs, processes))
-
-
-@pytest.mark.wide
-def test_process_that_is_stopped_is_killed_and_named(start: Started, etcd: EtcdServer) -> None:
-    """It cannot report itself, so the command does."""
-    group = started(start, store_of(etcd), "tests.cli.served:app", "--hard-exit", "1")
-    stopped, other = group.processes().items()
-    os.kill(stopped[1], signal.SIGSTOP)
-    group.supervisor.send_signal(signal.SIGTERM)
-    said, _ = group.supervisor.communicate(timeout=SECONDS)
-    assert group.supervisor.returncode == 70
-    [line] = [line for line in said.splitlines() if "ProcessEnded" in line]
-    assert "was killed, because it had not ended within 3 s" in line
-    assert f"process={stopped[0]}" in line
-    assert not runs(stopped[1])
-    assert not runs(other[1])

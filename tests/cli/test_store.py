@@ -12,12 +12,11 @@ import pytest
 import trio
 
 from headway.engine import open_engine
-from headway.storage import EtcdBackend, Progress, SqliteBackend, Within, copy_store, mark_unfinished
+from headway.storage import Progress, SqliteBackend, Within, copy_store, mark_unfinished
 from headway.testing.conformance import KIND, fill, put, thing
 from tests.cli.conftest import ROOT, Started
 from tests.cli.served import ACCOUNT, Account, apps
 from tests.cli.terminal import Terminal
-from tests.helpers.fake_etcd import serving_etcd
 
 
 async def stored(path: str, count: int) -> str:
@@ -85,36 +84,6 @@ async def test_commands_that_read_a_store_create_none(command: tuple[str], termi
     assert os.stat("empty.db").st_size == 0
 
 
-@pytest.mark.parametrize("command", [("check",), ("copy",)])
-async def test_commands_that_read_a_store_create_none_in_etcd(command: tuple[str], terminal: Terminal) -> None:
-    """A prefix without a store is wrong usage, and stays empty. The error doesn't contain the password."""
-    async with serving_etcd() as (fake, endpoint):
-        fake.token = "of ada"
-        rest = ("sqlite:to.db",) if command == ("copy",) else ()
-        done = await terminal("store", *command, f"etcd://ada:secret@{endpoint}/nowhere", *rest)
-
-        assert done.returncode == 2, done.stderr
-        assert f"no store found at etcd://{endpoint}/nowhere" in done.stderr
-        assert "secret" not in done.stderr
-        assert not fake.state.keys
-        assert "/etcdserverpb.KV/Txn" in fake.calls
-        assert os.listdir() == []
-
-        async with EtcdBackend(f"etcd://ada:secret@{endpoint}/staff") as store:
-            await put(store, thing("first"))
-        done = await terminal("store", *command, f"etcd://ada:secret@{endpoint}/staff", *rest)
-        assert done.returncode == 0, done.stderr
-        assert "1 resource of 1 kind" in done.stdout
-
-
-async def test_etcd_that_does_not_answer_ends_with_5(terminal: Terminal) -> None:
-    """It is not reported as a missing store, since the command may be tried again."""
-    done = await terminal("store", "check", "etcd://127.0.0.1:1/staff")
-
-    assert done.returncode == 5
-    assert "127.0.0.1:1" in done.stderr
-
-
 async def test_store_is_checked_while_an_engine_has_it_open(terminal: Terminal, start: Started) -> None:
     """Another process checks the file and changes nothing. The engine continues."""
     async with open_engine("sqlite:staff.db", *apps) as engine:
@@ -143,26 +112,6 @@ async def test_store_is_checked_while_an_engine_has_it_open(terminal: Terminal, 
         assert done.returncode == 7
         assert "account-7: its row says owner somebody, but holds another\n" in done.stdout
         assert done.stdout.endswith("; problems found: 1\n")
-
-
-async def test_store_that_a_server_has_open_is_not_copied(terminal: Terminal) -> None:
-    """The exit code is 5, and the error says who has it open. Here that is this process."""
-    async with SqliteBackend("staff.db"):
-        done = await terminal("store", "copy", "sqlite:staff.db", "sqlite:copy.db")
-
-    assert done.returncode == 5
-    assert "staff.db is open in this process already" in done.stderr
-    assert "copy.db" not in os.listdir()
-
-
-async def test_copy_in_progress_is_found_unfinished(terminal: Terminal) -> None:
-    """A process that only reads the file finds that too."""
-    async with SqliteBackend("staff.db") as store:
-        await mark_unfinished(store, "another")
-        done = await terminal("store", "check", "sqlite:staff.db")
-
-    assert done.returncode == 7
-    assert done.stdout.startswith("a copy into this store was not finished: run the same copy again\n")
 
 
 async def test_backup_and_damaged_file_are_checked_in_their_current_state(terminal: Terminal) -> None:
@@ -206,18 +155,6 @@ async def test_copy_prints_progress_and_a_summary(terminal: Terminal) -> None:
     done = await terminal("store", "copy", "-o", "json", "sqlite:staff.db", "sqlite:again.db")
     assert json.loads(done.stdout)["resources"] == {"a.First": 1, "conformance.Thing": 700}
     assert done.stderr == ""
-
-
-async def test_copy_into_a_store_that_is_not_empty_is_refused(terminal: Terminal) -> None:
-    """The exit code is 1. The error says what the store holds, and the store is unchanged."""
-    await stored("staff.db", 3)
-    await stored("full.db", 5)
-    done = await terminal("store", "copy", "sqlite:staff.db", "sqlite:full.db")
-
-    assert done.returncode == 1
-    assert "is not empty: it holds a.First, conformance.Thing" in done.stderr
-    async with SqliteBackend("full.db") as full:
-        assert len((await full.list(KIND, Within()))[0]) == 5
 
 
 async def test_interrupted_copy_continues(terminal: Terminal) -> None:
@@ -293,11 +230,3 @@ async def test_reference_that_opens_no_store_is_wrong_usage(reference: str, prob
 
     assert done.returncode == 2
     assert problem in done.stderr
-
-
-async def test_only_option_without_a_matching_check_is_wrong_usage(stores: str, terminal: Terminal) -> None:
-    """Otherwise a misspelled word would check nothing and succeed."""
-    done = await terminal("store", "conformance", f"{stores}:memory", "--only", "unicorns")
-
-    assert done.returncode == 2
-    assert "no name of a check contains this" in done.stderr

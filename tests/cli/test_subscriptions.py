@@ -16,7 +16,7 @@ from headway.access import entry as entry_of
 from headway.access import new_token
 from headway.client import Client
 from tests.cli.conftest import Started, address_of
-from tests.cli.served import ACCOUNT, SITE, TEAM, Account, apps
+from tests.cli.served import ACCOUNT, TEAM, Account, apps
 from tests.cli.terminal import Terminal
 
 POLICIES = """\
@@ -105,7 +105,8 @@ def shows(watching: subprocess.Popen[str], name: str) -> None:
     pytest.fail(f"the command has ended: {watching.stderr.read()}")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.wide)])
+@pytest.mark.wide
+@pytest.mark.parametrize("kills", [1, 2])
 async def test_subscription_survives_kill_and_restart_of_its_server(start: Started, tmp_path: Path, kills: int) -> None:
     """On a durable store it resumes: nothing is missed, repeated or taken back, and there is no second snapshot.
 
@@ -155,33 +156,3 @@ async def test_watch_of_several_types_shows_their_changes_in_order(headway: Term
     assert re.fullmatch(r"Account +stored +default/default/ada +\d+\n", await lines.out.line())
     said = json.loads(await documents.out.line())
     assert (said["event"], said["resource"]["name"]) == ("deleted", "north")
-
-
-async def test_watch_of_several_types_of_another_store_advises_to_run_it_again(terminal: Terminal) -> None:
-    """The advice for a program would name an argument of Python."""
-    watching, address = None, "127.0.0.1:0"
-    for name in ("before", "after"):
-        async with headway.open_engine("memory:", *apps, network=headway.Network([address], insecure=True)) as engine:
-            address = engine.addresses[0]
-            if watching is None:
-                await engine.client.apply(SITE.new(name, Account(login=name)))
-                watching = terminal.start("watch", "site,staff.account", server=address)
-                await watching.out.line()
-            else:
-                assert await watching.wait() == 5, watching.stderr
-    assert watching is not None
-    assert watching.stderr.endswith("; to accept that store, run the command again\n")
-
-
-@pytest.mark.parametrize(
-    ("types", "error"),
-    [
-        ("site,nothing", "type 'nothing' not found"),
-        ("site,", "type '' not found"),
-        ("site,staff.account", "--namespace x"),
-    ],
-)
-async def test_watch_of_a_wrong_type_is_a_mistake_of_usage(headway: Terminal, types: str, error: str) -> None:
-    done = await headway("watch", types, *(["-n", "x"] if "staff" in types else []))
-    assert done.returncode == 2
-    assert error in done.stderr

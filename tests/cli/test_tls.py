@@ -57,48 +57,6 @@ async def test_server_can_require_client_certificates(terminal: Terminal) -> Non
     assert (await terminal(*trust, "types", server=server)).returncode == 5
 
 
-@pytest.mark.usefixtures("certificates")
-@pytest.mark.parametrize("mode", [0o600, 0o644])
-async def test_certificate_without_a_key_names_the_option_for_the_key(
-    terminal: Terminal, tmp_path: Path, mode: int
-) -> None:
-    """This holds for servers, forwarders and clients. A certificate is not secret, so others may read it."""
-    (tmp_path / "authority.pem").chmod(mode)
-    forward = ("--forward", "127.0.0.1:1", "--forward-tls", "--forward-tls-certificate", "authority.pem")
-    for arguments, option in (
-        (("serve", "tests.cli.served:app", "--tls-certificate", "authority.pem"), "--tls-key"),
-        (("serve", *forward), "--forward-tls-key"),
-        (("--tls", "--tls-certificate", "authority.pem", "types"), "--tls-key"),
-    ):
-        done = await terminal(*arguments)
-        assert done.returncode == 2
-        assert done.stderr.endswith(f"no key in authority.pem: give {option}\n")
-
-
-@pytest.mark.usefixtures("certificates")
-async def test_key_of_another_certificate_is_named_with_the_certificate(terminal: Terminal) -> None:
-    """This holds for servers and clients."""
-    options = ("--tls-certificate", "server.pem", "--tls-key", "client.pem")
-    for arguments in (("serve", "tests.cli.served:app", *options), (*options, "types")):
-        done = await terminal(*arguments)
-        assert done.returncode == 2
-        assert "the key in client.pem is not the key of the certificate in server.pem" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["TLS_AUTHORITY", "TLS_CERTIFICATE", "TLS_KEY", "TOKEN_FILE"])
-def test_missing_file_matters_only_to_commands_that_need_a_server(name: str) -> None:
-    """The error names the variable or the option that gives the path."""
-    variable, option = f"HEADWAY_{name}", f"--{name.lower().replace('_', '-')}"
-    environment = {"HEADWAY_TLS": "1", variable: "/none"}
-    for needs_none in (("graph", "tests.cli.served:app"), ("schema", "show", "--app", "tests.cli.served:app")):
-        assert run_command(*needs_none, env=environment)[::2] == (0, "")
-    for command in (("types",), ("work", "tests.cli.served:app")):
-        code, _, errors = run_command(*command, env=environment)
-        assert (code, f"{variable} /none: file not found" in errors) == (2, True)
-        code, _, errors = run_command("--tls", option, "/none", *command)
-        assert (code, f"{option} /none: file not found" in errors) == (2, True)
-
-
 async def test_invalid_tls_options_are_wrong_usage(terminal: Terminal, tmp_path: Path) -> None:
     """A key without a certificate and an invalid certificate are refused."""
     (tmp_path / "key.pem").write_text("no key")

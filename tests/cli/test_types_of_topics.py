@@ -78,14 +78,6 @@ async def test_types_shows_the_fields_of_a_topic(paid: Terminal) -> None:
     assert "type 'rate' not found" in (await paid("types", "rate")).stderr
 
 
-async def test_caller_with_rights_to_a_topic_alone_sees_it(paid: Terminal) -> None:
-    """The command does not fail for lack of types."""
-    done = await paid("--token", TOKEN, "types")
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines() if "paid.v1." in line] == ["rates"]
-    assert "raw" not in done.stdout
-
-
 async def test_watch_follows_a_topic_beside_a_type(paid: Terminal, engine: headway.Engine) -> None:
     """In JSON each event is one line, and in YAML a document. Bytes are base64."""
     lines = paid.start("watch", "paid.v1.Team,rates,raw/a")
@@ -105,16 +97,6 @@ async def test_watch_follows_a_topic_beside_a_type(paid: Terminal, engine: headw
     yaml = paid.start("watch", "rates/EUR", "-o", "yaml")
     said = [await yaml.out.line() for _ in range(5)]
     assert said == ["--- # found\n", "topic: rates\n", "subject: EUR\n", "data:\n", "  cents: '108'\n"]
-
-
-async def test_schema_diff_with_a_server_compares_topics(paid: Terminal) -> None:
-    assert (await paid("schema", "diff", f"{__name__}:app")).returncode == 0
-    refused = await paid("schema", "diff", f"{__name__}:wrong")
-    assert (refused.returncode, refused.stdout) == (
-        7,
-        "topic rates.cents (field 1): expected int64 as the server has it, got string; "
-        "keep int64, or use a new number, such as field(2)\n",
-    )
 
 
 @pytest.mark.parametrize(

@@ -152,14 +152,6 @@ Its last writes, the newest first:
 """
 
 
-async def test_nothing_that_is_stuck_is_success(terminal: Terminal) -> None:
-    """The sentence goes to stderr, so that stdout has only what is stuck."""
-    async with serving(mapper_that_raises()) as server:
-        found = await terminal("why", "--stuck", server=server)
-        assert (found.returncode, found.stdout) == (0, "")
-        assert found.stderr == "no work has been pending for longer than 60 s\n"
-
-
 async def test_json_has_the_whole_answer(terminal: Terminal) -> None:
     async with serving(mapper_that_raises()) as server:
         await terminal("apply", "-f", "-", stdin=CORE, server=server)

@@ -68,21 +68,6 @@ async def test_work_refuses_invalid_options(terminal: Terminal, arguments: list[
     assert error in " ".join(refused.stderr.split())
 
 
-async def test_work_refuses_an_invalid_app(terminal: Terminal) -> None:
-    """`serve` prints the same error."""
-    assert (
-        "tests.cli.served:nobody: tests.cli.served has no 'nobody'"
-        in (await terminal("work", "tests.cli.served:nobody")).stderr
-    )
-
-
-async def test_work_refuses_an_app_without_controllers(terminal: Terminal) -> None:
-    """It would wait for ever and do nothing. Its server may serve such an app."""
-    refused = await terminal("work", "tests.cli.served:other")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "tests.cli.served:other: app 'other' has no controllers" in " ".join(refused.stderr.split())
-
-
 async def test_version_option_prints_the_version_of_the_package(terminal: Terminal) -> None:
     """No server is needed."""
     said = await terminal("--version")

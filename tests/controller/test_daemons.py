@@ -15,7 +15,6 @@ import headway
 from headway import events
 from headway.errors import DeclarationError, InvalidResult
 from headway.reconcile import RECONCILING
-from headway.storage import MemoryBackend
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -165,26 +164,6 @@ async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_
         assert staff.history() == ["a begins", "a ends"]
 
 
-async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock: MockClock) -> None:
-    """A daemon may write its own resource repeatedly."""
-    staff = Staff()
-
-    @staff.app.daemon(staff.team)
-    async def count(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
-        for number in range(50):
-            current = rt.cache.get(staff.team, team.id)
-            assert current is not None
-            current.metadata["count"] = str(number)
-            await rt.client.write(current)
-            await trio.sleep(1)
-
-    async with staff.open() as engine:
-        await staff.write_team("a")
-        await trio.sleep(100)
-        assert (await engine.client.read(staff.team, "a")).metadata["count"] == "49"
-    assert not staff.events_of(events.SelfTriggered)
-
-
 # --- timers ------------------------------------------------------------------
 
 
@@ -225,41 +204,6 @@ async def test_timer_intervals_vary_by_the_jitter(autojump_clock: MockClock) -> 
     rests = [b - a for a, b in itertools.pairwise(calls)]
     assert 5 <= min(rests) < 9
     assert 11 < max(rests) <= 15.001
-
-
-async def test_timer_that_raises_is_retried_with_back_off(autojump_clock: MockClock) -> None:
-    staff, calls = Staff(), list[float]()
-
-    @staff.app.timer(staff.team, every=100, jitter=0, backoff=headway.Backoff(1.0, 8.0))
-    async def check(_: headway.Runtime, __: headway.Resource[Team]) -> None:
-        calls.append(trio.current_time())
-        if len(calls) < 4:
-            raise LookupError
-
-    async with staff.open():
-        await staff.write_team("a")
-        await trio.sleep(150)
-    assert [round(b - a) for a, b in itertools.pairwise(calls)] == [1, 2, 4, 100]
-
-
-async def test_timer_call_is_canceled_when_the_deletion_begins(autojump_clock: MockClock) -> None:
-    """The next incarnation gets a call of its own at once."""
-    staff, calls = Staff(), list[str]()
-
-    @staff.app.timer(staff.team, every=1000)
-    async def check(_: headway.Runtime, team: headway.Resource[Team]) -> None:
-        calls.append(f"{','.join(team.data.members)} begins")
-        await trio.sleep(50)
-        calls.append("ends")
-
-    async with staff.open() as engine:
-        await staff.write_team("a", "first")
-        await trio.sleep(1)
-        await engine.client.delete(staff.team.id("a"))
-        await trio.sleep(1)
-        await staff.write_team("a", "second")
-        await trio.sleep(100)
-    assert calls == ["first begins", "second begins", "ends"]
 
 
 async def test_timer_calls_a_new_incarnation_at_once_even_if_the_change_was_unseen(autojump_clock: MockClock) -> None:
@@ -346,24 +290,6 @@ async def test_change_that_is_mapped_starts_no_call(autojump_clock: MockClock) -
         assert sorted(calls) == ["daemon 0", "timer 0"]
         await trio.sleep(20)
     assert sorted(calls) == ["daemon 0", "timer 0", "timer 1"]
-
-
-async def test_finalizer_is_removed_without_a_call_if_no_daemon_runs(autojump_clock: MockClock) -> None:
-    """The process ended, and the resource was deleted before the next one."""
-    store = MemoryBackend()
-    before = Living(finalizer=True)
-    async with before.open(store):
-        await before.write_team("core")
-        await before.wait_idle()
-    between = Staff()
-    async with between.open(store) as engine:
-        await engine.client.delete(between.team.id("core"))
-        assert (await engine.client.read(between.team, "core")).is_deleting
-    after = Living(finalizer=True)
-    async with after.open(store) as engine:
-        await after.wait_idle()
-        assert await engine.client.get(after.team, "core") is None
-    assert after.history() == []
 
 
 async def test_result_of_a_daemon_or_timer_is_an_error(autojump_clock: MockClock) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import re
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 import headway
-from headway.controller import GivenControllerOptions, Options
 from headway.errors import DeclarationError, InvalidArgument
 from headway.mapper import ReadyMapper
 from tests.helpers.plain_types import Thing
@@ -204,13 +202,6 @@ def test_reconciler_without_a_name_needs_one() -> None:
         app.controller(manages=THING)(nothing)
 
 
-def test_controller_decorator_without_parentheses_is_refused() -> None:
-    """Python's own error would only count the arguments of a method."""
-    wrongly: Any = app.controller
-    with pytest.raises(DeclarationError, match=r"got <function reconcile.*The form is:\n *@app.controller\("):
-        wrongly(reconcile)
-
-
 def test_controller_names_are_unique_within_an_app() -> None:
     """This holds for explicit names and for names that are taken from the function."""
     own = headway.App("own")
@@ -307,28 +298,3 @@ def test_declared_arguments_are_copied() -> None:
     for held in (made.watches, made.sources):
         with pytest.raises(TypeError):
             held[thing] = ()  # type: ignore[index]  # what is tested
-
-
-def test_typed_options_are_those_that_a_definition_keeps() -> None:
-    """Each option that a type checker accepts has a field with the same default, and each field has such an option."""
-    kept = {each.name for each in dataclasses.fields(Options)}
-    assert kept == GivenControllerOptions.__annotations__.keys() - {"name"}
-
-
-def test_empty_name_is_refused() -> None:
-    """It may come from a variable that is not set. The controller would silently have the function's name."""
-    app = headway.App("test")
-    thing = app.type("test", "v1", "Thing", Thing)
-
-    async def look(*_: object) -> None:
-        """Do nothing."""
-
-    declarations: list[Any] = [
-        app.controller(manages=thing, name=""),
-        app.daemon(thing, name=""),
-        app.timer(thing, every=1, name=""),
-    ]
-    for declare in declarations:
-        with pytest.raises(DeclarationError, match="name"):
-            declare(look)
-    assert not app.controllers

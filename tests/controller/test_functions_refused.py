@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -273,32 +272,6 @@ async def test_functions_of_pages_and_metrics_are_checked() -> None:
             headway.observe.Pages(list, None, given)
 
 
-async def test_until_refuses_an_async_condition() -> None:
-    """A coroutine is true, so the first check would end the wait."""
-    async with headway.open_engine("memory:", STAFF.app) as engine:
-        given: Any = waits
-        with pytest.raises(DeclarationError, match="until must be a plain function"):
-            await headway.until(engine.client, TEAM, "core", given)
-        with pytest.raises(DeclarationError, match="nothing awaits"):
-            await headway.until(engine.client, TEAM, "core", lambda team: given(team))
-
-
-def test_process_that_cannot_be_awaited_is_refused() -> None:
-    """`subprocess.Popen.wait` would block the loop for as long as the process lives."""
-    exits = headway.sources.process_exits()
-    given: Any = subprocess.Popen
-    with pytest.raises(headway.errors.InvalidArgument, match="async def wait"):
-        exits.watch(TEAM.id("core"), given)
-    assert exits.watched == 0
-
-
-def test_async_always_condition_is_refused() -> None:
-    """An async condition would hold for any stored state."""
-    given: Any = waits
-    with pytest.raises(DeclarationError, match="always must be a plain function"):
-        simulation.explore(STAFF.app, waits, always=[given])
-
-
 def wrong_program(process: simulation.Process) -> None:
     """Forget to return the app."""
 
@@ -333,14 +306,6 @@ async def writes_one(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-def test_check_of_an_exploration_that_returns_false_fails() -> None:
-    """It would hold for any state, because only an AssertionError counted."""
-    for checks in ({"always": [lambda _: False]}, {"holds": [lambda _: False]}):
-        given: dict[str, Any] = checks
-        with pytest.raises(simulation.Refuted, match="it returned False: a check raises AssertionError"):
-            simulation.explore(STAFF.app, writes_one, plan="none", **given)
-
-
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 1}),
     ("unknown option 'dead_line'; did you mean 'deadline'?", {"dead_line": 1}),
@@ -365,13 +330,3 @@ def test_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: dict
         assert says in str(caught.value)
         assert "The form is:" in str(caught.value)
     assert staff.app.controllers == {}
-
-
-def test_decorator_without_parentheses_is_refused() -> None:
-    """Otherwise, the function would be lost and nothing declared."""
-    app: Any = Staff().app
-    for decorator in (app.daemon, functools.partial(app.timer, every=1)):
-        with pytest.raises(
-            DeclarationError, match=r"type must be a type from app\.type\(\.\.\.\), such as TEAM, not <function"
-        ):
-            decorator(waits)

@@ -55,14 +55,6 @@ def test_added_watch_is_in_the_current_definition_once() -> None:
     assert [index.name for index in definition.current.indexes_of(LAPTOP)] == ["headway.owner"]
 
 
-def test_managed_type_may_be_watched() -> None:
-    definition = growing()
-    watch = headway.watch(TEAM, mappers.same_name())
-    definition.add(definition.lacking([watch]))
-    assert definition.current.types == [TEAM, ACCOUNT]
-    assert definition.current.watches[TEAM] is watch
-
-
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -126,12 +118,3 @@ def test_number_of_added_watches_is_bounded() -> None:
     with pytest.raises(DeclarationError, match="may add 100"):
         definition.lacking(watches(types[-1]))
     assert definition.lacking(watches(*types[:-1])) == []
-
-
-def test_type_of_the_same_name_from_another_app_is_refused() -> None:
-    """Its payload may differ from the one that is stored."""
-    declared = growing()
-    namesake = headway.App("namesake").type("growing", "v1", "Laptop", Thing)
-    assert namesake.name == LAPTOP.name
-    with pytest.raises(DeclarationError, match=r"growing.v1.Laptop is not a type of this program's apps"):
-        declared.lacking([headway.watch(namesake, mappers.owner())])

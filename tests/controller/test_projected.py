@@ -9,11 +9,8 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events, predicates
-from headway.errors import StoreRolledBack
-from headway.informers import Informers
 from headway.resource import ResourceType
-from tests.helpers.resources import TEAM, Account, Team, stored
+from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
 
@@ -96,37 +93,4 @@ async def test_daemons_and_timers_of_a_projection_get_projected_data(autojump_cl
         assert sorted(seen) == ["ada begins", "ada ends", "ada is due"]
     with pytest.raises(headway.errors.DeclarationError, match="finalizer=True writes to the resource"):
         staff.app.daemon(first, finalizer=True, name="guarded")(daemon)
-    assert autojump_clock.current_time() < 60
-
-
-def test_payload_that_cannot_be_projected_counts_as_changed() -> None:
-    """A predicate that compares two missing values would lose the change."""
-    first = projected(TEAM)
-    old, new = (stored("core", version, data=Team(members=["ada"])) for version in (1, 2))
-    assert predicates.data_changed().passes(first, first.without_payload(old), first.without_payload(new))
-    assert not predicates.data_changed().passes(first, first.project(old), first.project(new))
-
-
-async def test_rolled_back_store_is_accepted_for_every_form_of_a_type(autojump_clock: MockClock) -> None:
-    """A projection has detected the rollback. The whole type and the other types are cached anew as well."""
-    staff = Staff()
-    async with staff.open() as engine, trio.open_nursery() as nursery:
-        heard: list[object] = []
-        informers = Informers(engine.client._channel, nursery, heard.append)
-        forms = [informers.informer_for(type) for type in (staff.team, projected(staff.team), staff.account)]
-        for informer in forms:
-            await informer.wait_complete(0)
-        assert len(informers.opened(staff.team)) == 2
-        assert not informers.accept_store()
-        stores = [informer.store for informer in forms]
-        forms[1].void(StoreRolledBack("it went back"), replaced=False)
-
-        assert informers.accept_store()
-
-        await trio.sleep(1)
-        for informer, store in zip(forms, stores, strict=True):
-            assert informer.store is not store
-            await informer.wait_complete(0)
-        assert len([each for each in heard if isinstance(each, events.StreamEnded)]) == 3
-        nursery.cancel_scope.cancel()
     assert autojump_clock.current_time() < 60

@@ -54,19 +54,6 @@ async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: Moc
         assert set(staff.reasons) == {"source outside"}
 
 
-async def test_end_of_a_channel_ends_its_source_without_an_error(autojump_clock: MockClock) -> None:
-    send, receive = trio.open_memory_channel[str](10)
-    staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
-    async with staff.open():
-        await send.send("a")
-        await send.aclose()
-        await trio.sleep(1)
-        await staff.write_team("b")
-        await staff.wait_idle()
-    assert staff.seen == ["a", "b"]
-    assert not staff.events_of(events.RunEnded)
-
-
 async def test_next_run_continues_with_the_channel(autojump_clock: MockClock) -> None:
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
@@ -103,28 +90,6 @@ async def test_failure_of_one_value_is_reported_and_the_others_are_handled(
     assert not staff.events_of(events.RunEnded)
 
 
-async def test_each_run_creates_and_closes_an_iterator(autojump_clock: MockClock) -> None:
-    """The clean-up of a generator has ended when the run has ended."""
-    log: list[str] = []
-
-    async def lines() -> AsyncIterator[str]:
-        log.append("opened")
-        try:
-            yield "a"
-            await trio.sleep_forever()
-        finally:
-            log.append("closed")
-
-    staff = Sourced(lambda staff: headway.sources.from_iterator(lines, staff.team.id))
-    async with staff.open():
-        await trio.sleep(1)
-        assert (staff.seen, log) == (["a"], ["opened"])
-        staff.end_run()
-        await trio.sleep(10)
-        assert (staff.seen, log) == (["a", "a"], ["opened", "closed", "opened"])
-    assert log[-1] == "closed"
-
-
 async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(autojump_clock: MockClock) -> None:
     rounds = 0
 
@@ -140,15 +105,6 @@ async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(aut
         await trio.sleep(10)
     assert staff.seen == ["1", "2"]
     assert [repr(event.error) for event in staff.events_of(events.RunEnded)] == ["LookupError('gone')"]
-
-
-async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock: MockClock) -> None:
-    given: Any = lambda: [1]  # noqa: E731  # what is tested
-    staff = Sourced(lambda staff: headway.sources.from_iterator(given, staff.team.id))
-    async with staff.open():
-        await trio.sleep(0.1)
-    (ended, *_) = staff.events_of(events.RunEnded)
-    assert "from_iterator's function returned [1], not an async iterator" in str(ended.error)
 
 
 async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> None:
@@ -214,22 +170,6 @@ async def test_exit_of_a_process_reconciles_its_key_once(autojump_clock: MockClo
         await trio.sleep(1)
         assert staff.seen == ["a", "b", "c"]
         assert exits.watched == 0
-
-
-async def test_exit_of_a_real_process_reconciles_its_key() -> None:
-    exits = headway.sources.process_exits()
-    staff, seen = Staff(), trio.Event()
-
-    @staff.app.controller(manages=staff.team, sources={"exits": exits})
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        seen.set()
-
-    async with staff.open(), trio.open_nursery() as nursery:
-        process = await nursery.start(trio.run_process, ["sleep", "0.05"])
-        exits.watch(staff.team.id("a"), process)
-        with trio.fail_after(20):
-            await seen.wait()
-    assert exits.watched == 0
 
 
 async def waits(_: str) -> None:

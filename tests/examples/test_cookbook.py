@@ -113,30 +113,6 @@ async def test_records_at_an_http_api_follow_the_resources(book: Any) -> None:
                 await engine.wait_idle()
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [({"Retry-After": "0.2"}, 0.2), ({"Retry-After": "Fri, 31 Dec 2027 23:59:59 GMT"}, 30), ({}, 30)],
-    ids=["seconds", "a date", "nothing"],
-)
-async def test_busy_api_names_its_pause_in_seconds_or_gets_a_default(
-    book: Any, header: dict[str, str], seconds: float
-) -> None:
-    async with httpx.AsyncClient(
-        base_url="http://api", transport=httpx.MockTransport(lambda _: httpx.Response(429, headers=header))
-    ) as http:
-        with pytest.raises(book.Busy) as raised:
-            await book.Provider(http).address("web")
-    assert raised.value.seconds == seconds
-
-
-async def test_rotation_without_days_is_refused(book: Any) -> None:
-    """It would rotate with each reconcile, and each write of the password is one."""
-    async with headway.open_engine("memory:", book.vault) as engine:
-        for days in (0.0, -1.0, float("nan")):
-            with pytest.raises(headway.errors.InvalidArgument, match="days must be above 0"):
-                await engine.client.apply(book.ROTATION.new("db", book.Rotation(days=days)))
-
-
 class Memory:
     """The provider as the simulation's world outside."""
 

@@ -80,25 +80,6 @@ async def test_processes_of_a_killed_engine_are_adopted_by_the_next_run(folder: 
 
 
 @pytest.mark.wide
-async def test_process_that_died_without_an_engine_is_restarted(folder: Folder) -> None:
-    """The store still lists it as healthy. The next run unlists it, starts it once, and adopts the other process."""
-    folder.declare(replicas=2, web=folder.web())
-    async with folder.run() as run:
-        await run.line("endpoints", folder.name("web"), ", ")
-        dead, other = living(folder.path)
-        await run.end(signal.SIGKILL)
-    kill(dead)
-    async with folder.run() as again:
-        down = await again.line("instance", "down")
-        listed = await again.line("endpoints", folder.name("web"), ", ", after=down)
-        assert sorted(answering(address) for address in again.lines[listed - 1].split(": ")[1].split(", ")) == sorted(
-            process.pid for process in living(folder.path)
-        )
-        assert other in living(folder.path)
-        assert len(folder.starts.read_text().splitlines()) == 3
-
-
-@pytest.mark.wide
 async def test_process_without_an_instance_is_stopped(folder: Folder) -> None:
     """After the store was removed, the next run starts the fleet again, and stops the processes of the run before."""
     folder.declare(replicas=2, web=folder.web())
@@ -192,20 +173,6 @@ async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(fol
         assert not [line for line in run.lines[healthy:] if line.startswith(f"endpoints {folder.name('web')}")]
 
 
-@pytest.mark.wide
-async def test_missing_command_is_reported(folder: Folder) -> None:
-    """The log and the table name the command. The fleet differs from its declaration, so the exit code is 1."""
-    folder.declare(web=folder.web(), missing=["no-such-command"])
-    # The bound is long, because the other app has to be healthy before, and a busy machine is slow.
-    async with folder.run("--for", "15") as run:
-        await run.line("instance", folder.name("missing"), "no-such-command")
-        assert await run.end() == 1
-        table = run.lines[await run.line("APP", "WANTED", "INSTANCE") :]
-        assert [line for line in table if folder.name("missing") in line and "no-such-command" in line]
-        assert [line for line in table if folder.name("web") in line and ", healthy" in line]
-        assert living(folder.path) == []
-
-
 # --- Ends -----------------------------------------------------------------
 
 
@@ -256,18 +223,6 @@ async def test_bounded_run_of_a_fleet_as_declared_exits_with_0(folder: Folder) -
 
 
 # --- Refused starts -------------------------------------------------------
-
-
-@pytest.mark.wide
-async def test_unknown_field_in_the_manifest_is_reported(folder: Folder) -> None:
-    """The message has the field and no traceback. The exit code is not 0, and nothing was started."""
-    folder.declare(web=folder.web())
-    folder.manifest.write_text(folder.manifest.read_text().replace('"replicas"', '"replicaz"'))
-    async with folder.run() as run:
-        assert await run.end() == 2
-        assert "replicaz" in run.text
-        assert "Traceback" not in run.text
-        assert living(folder.path) == []
 
 
 async def test_missing_manifest_is_reported(folder: Folder) -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import trio
@@ -15,23 +14,9 @@ from examples.fleet.processes import (
     Process,
     State,
     find,
-    forget,
     stop,
-    wait_exit,
 )
-from tests.examples.fleet_kit import PATIENCE, STUCK, Fleet, line_of, record_of, take_lock, this_process
-
-
-async def test_find_without_a_folder_finds_nothing(tmp_path: Path) -> None:
-    """The first spawn creates the folder."""
-    assert await find(tmp_path / "none") == {}
-
-
-async def test_record_without_a_lock_is_ignored(fleet: Fleet) -> None:
-    """If the lock is free, the run of the record is over, even if its process lives."""
-    fleet.folder.mkdir()
-    locks.lock_path(fleet.folder, "one").write_bytes(record_of(this_process(fleet, "one")))
-    assert await find(fleet.folder) == {}
+from tests.examples.fleet_kit import PATIENCE, Fleet, line_of, record_of, take_lock, this_process
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"00000000 {}\n", b"\xff\x00\n", b'deadbeef {"pid": 1'])
@@ -49,15 +34,6 @@ async def test_reused_pid_is_not_the_recorded_process(fleet: Fleet) -> None:
     own = this_process(fleet, "one")
     lock = take_lock(fleet, "one")
     launcher.tell(lock, record_of(replace(own, start_time=own.start_time - 1)))
-    found = await find(fleet.folder)
-    os.close(lock)
-    assert found["one"].state == State.REMNANT
-
-
-async def test_pid_of_an_earlier_boot_is_not_the_recorded_process(fleet: Fleet) -> None:
-    """Pid and start time can both repeat after a reboot."""
-    lock = take_lock(fleet, "one")
-    launcher.tell(lock, record_of(replace(this_process(fleet, "one"), boot_id="another")))
     found = await find(fleet.folder)
     os.close(lock)
     assert found["one"].state == State.REMNANT
@@ -82,35 +58,6 @@ async def test_find_waits_for_the_record_of_a_starting_launcher(fleet: Fleet) ->
     assert {"one": own} == found
 
 
-async def test_stuck_launcher_is_found_by_its_lock(fleet: Fleet) -> None:
-    """A launcher that holds the lock and writes no record is reported with its pid, and can be stopped."""
-    fleet.folder.mkdir()
-    stuck = fleet.start_python(STUCK, str(locks.lock_path(fleet.folder, "one")))
-    await line_of(stuck)
-    found = await find(fleet.folder, timeout=0)
-    assert (State.STARTING, stuck.pid) == (found["one"].state, found["one"].pid)
-    await stop(found["one"], grace=PATIENCE)
-    assert stuck.wait() == -signal.SIGTERM
-    assert await find(fleet.folder) == {}
-
-
-async def test_shorter_record_replaces_a_longer_one_completely(fleet: Fleet) -> None:
-    """The second run has a shorter command than the first."""
-    await wait_exit(await fleet.spawn(command=("true", "x" * 9000)))
-    process = await fleet.spawn()
-    assert await find(fleet.folder) == {"one": process}
-
-
-async def test_stop_of_a_damaged_earlier_run_does_not_stop_the_next(fleet: Fleet) -> None:
-    """The stopped run has already ended. The next run has started, and continues."""
-    fleet.folder.mkdir()
-    starting = fleet.start_python(STUCK, str(locks.lock_path(fleet.folder, "one")))
-    await line_of(starting)
-    found = await find(fleet.folder, timeout=0)
-    await stop(replace(found["one"], pid=0, start_time=0, state=State.REMNANT), grace=PATIENCE)
-    assert await find(fleet.folder, timeout=0) == found
-
-
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda record: record.replace(b"4711", b"4712")])
 async def test_process_with_a_damaged_record_is_a_remnant_and_can_be_stopped(
     fleet: Fleet, damage: Callable[[bytes], bytes]
@@ -130,15 +77,6 @@ async def test_process_with_a_damaged_record_is_a_remnant_and_can_be_stopped(
     assert await find(fleet.folder) == {}
     reader.kill()
     assert reader.wait() == -signal.SIGKILL  # the first signal that it received
-
-
-async def test_forget_keeps_the_files_of_a_living_instance(fleet: Fleet) -> None:
-    """The files are removed once the instance has ended."""
-    process = await fleet.spawn()
-    assert not forget(fleet.folder, "one")
-    await stop(process, grace=PATIENCE)
-    assert forget(fleet.folder, "one")
-    assert list(fleet.folder.iterdir()) == []
 
 
 async def test_held_lock_is_always_the_file_in_the_folder(fleet: Fleet) -> None:

@@ -8,16 +8,15 @@ import pytest
 import trio
 import trio.testing
 
-from examples.fleet import children, locks
+from examples.fleet import locks
 from examples.fleet.processes import (
     AlreadyRuns,
     State,
     find,
-    last_lines,
     stop,
     wait_exit,
 )
-from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, kill, line_of, this_process, wait_ended
+from tests.examples.fleet_kit import PATIENCE, SLEEP, Fleet, kill, line_of, wait_ended
 
 # --- Ends -----------------------------------------------------------------
 
@@ -31,52 +30,6 @@ async def test_killed_process_frees_its_lock_and_ends_the_wait(fleet: Fleet) -> 
     assert await find(fleet.folder) == {}
     assert not fleet.has_children()
     assert process.pid != (await fleet.spawn()).pid
-
-
-async def test_exit_status_is_delivered_once(fleet: Fleet) -> None:
-    """The first call gets the status, even of a process that ended by itself."""
-    process = await fleet.spawn_script("exit 7")
-    assert [await wait_exit(process), await wait_exit(process)] == [7, None]
-
-
-async def test_canceled_wait_leaves_the_exit_status_to_the_next(fleet: Fleet) -> None:
-    process = await fleet.spawn()
-    with trio.move_on_after(0):
-        await wait_exit(process)
-    os.kill(process.pid, signal.SIGKILL)
-    assert await wait_exit(process) == -signal.SIGKILL
-
-
-async def test_wait_ends_if_the_pid_belongs_to_another_process(fleet: Fleet) -> None:
-    """The recorded process has ended."""
-    own = this_process(fleet, "one")
-    with trio.fail_after(PATIENCE):
-        await wait_exit(replace(own, start_time=own.start_time - 1))
-
-
-async def test_find_reaps_processes_without_a_waiter(fleet: Fleet) -> None:
-    """A process that is not reaped would stay a zombie as long as the engine runs."""
-    process = await fleet.spawn()
-    with trio.move_on_after(0):
-        await wait_exit(process)
-    kill(process)
-    assert await find(fleet.folder) == {}
-    assert not fleet.has_children()
-
-
-async def test_find_leaves_an_exit_status_to_its_waiter(fleet: Fleet) -> None:
-    statuses: list[int | None] = []
-
-    async def wait() -> None:
-        statuses.append(await wait_exit(process))
-
-    process = await fleet.spawn()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
-        kill(process)
-        children.reap_unheard()
-    assert statuses == [-signal.SIGKILL]
 
 
 # --- Adoption -------------------------------------------------------------
@@ -114,28 +67,7 @@ async def test_engine_killed_during_a_spawn_loses_no_process(fleet: Fleet) -> No
     assert [process.identity] == [found.identity for found in (await find(fleet.folder)).values()]
 
 
-async def test_launcher_without_a_lock_starts_nothing_after_its_engine_has_ended(fleet: Fleet) -> None:
-    """The next engine may already have forgotten the instance."""
-    started = fleet.folder / "started"
-    engine = fleet.start_python(DYING_ENGINE, str(fleet.folder), str(started))
-    launcher_pid = int((await line_of(engine))[0])
-    engine.wait()
-    assert await find(fleet.folder) == {}
-    os.kill(launcher_pid, signal.SIGCONT)
-    await wait_ended(launcher_pid)
-    assert not started.exists()
-
-
 # --- Stopping -------------------------------------------------------------
-
-
-async def test_stop_sends_sigterm_first(fleet: Fleet) -> None:
-    """A process that ends on SIGTERM is not killed."""
-    process = await fleet.spawn_script("trap 'echo bye; exit' TERM; echo up > $FIFO; while :; do sleep 0.01; done")
-    await fleet.read_fifo()
-    await stop(process, grace=PATIENCE)
-    assert last_lines(fleet.folder, "one")[-1] == "bye"  # the shell may report its child, which received the signal too
-    assert not fleet.has_children()
 
 
 async def test_stop_kills_a_process_that_ignores_sigterm_with_its_children(fleet: Fleet) -> None:
@@ -147,16 +79,6 @@ async def test_stop_kills_a_process_that_ignores_sigterm_with_its_children(fleet
     await wait_ended(process.pid)
     await wait_ended(child)
     assert await find(fleet.folder) == {}
-
-
-async def test_stop_kills_the_rest_of_the_process_group(fleet: Fleet) -> None:
-    """A child without the lock that ignores SIGTERM does not outlive the instance."""
-    process = await fleet.spawn_script(
-        "(trap '' TERM; exec sleep 20 3>&- 4>&- 5>&- 6>&-) & echo $! > $FIFO; exec sleep 1000"
-    )
-    child = int(await fleet.read_fifo())
-    await stop(process, grace=PATIENCE)
-    await wait_ended(child)
 
 
 async def test_remnant_is_reported_and_can_be_stopped(fleet: Fleet) -> None:

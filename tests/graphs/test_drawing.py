@@ -94,12 +94,6 @@ def test_every_edge_leads_from_layer_to_layer(edges: set[tuple[str, str]]) -> No
     assert layered(NODES, edges) == layout
 
 
-def test_a_graph_without_cycles_has_no_edge_turned() -> None:
-    """Of two edges between the same nodes, the one to the earlier node is turned."""
-    assert layered(NODES, [("n3", "n1"), ("n1", "n0"), ("n3", "n0")]).turned == frozenset()
-    assert layered(NODES, [("n0", "n1"), ("n1", "n0")]).turned == {("n1", "n0")}
-
-
 @given(st.sets(st.tuples(st.sampled_from("ABCD"), st.sampled_from(["manages", "watches", "reads", "writes"]),
                          st.sampled_from("stuv")), max_size=12))  # fmt: skip
 def test_drawings_have_each_node_and_each_arrow(edges: set[tuple[str, str, str]]) -> None:
@@ -120,17 +114,6 @@ def test_drawings_have_each_node_and_each_arrow(edges: set[tuple[str, str, str]]
     )
     titles = [title.text for title in image.findall("./s:path/s:title", space)]
     assert len(titles) == len(set(titles)) == len(found)
-
-
-def test_svg_names_its_arrows_and_escapes_names() -> None:
-    """A browser shows the sentence of an arrow when the pointer is over it."""
-    image = ElementTree.fromstring(graph_of(Edge("a<b", "manages", "T&U"), Edge("a<b", "writes", "T&U")).svg())
-    space = {"s": "http://www.w3.org/2000/svg"}
-    titles = {title.text for title in image.findall("./s:path/s:title", space)}
-    assert titles == {"a<b manages T&U", "a<b writes T&U"}
-    there, back = sorted(image.findall("./s:path", space), key=lambda path: "writes" in path.get("class", ""))
-    assert there.get("marker-end") == "url(#read)"
-    assert back.get("marker-start") == "url(#write)"
 
 
 @pytest.mark.parametrize("app", [circular, headway.App("empty")])

@@ -17,22 +17,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-JSON_PIECES = [
-    '"type"', '"name"', '"data"', '"owner"', '"id"', '"Every"', '"App"', '"a"', ":", ":", ":", ",", ",", "{", "{", "}",
-    "[", "]", '"limits"', '"span"', '"1s"', '"blob"', '"choice"', '"byInt"', '"5"', '"NaN"', "1", "-1.5", "1e400", "01",
-    "null", "true",
-    "NaN", '"', "\\", '"\\ud800"', '"\\ud83d\\ude00"', "\n", "\t", "\ufeff", "\ud800", "\0", "é", "😀", "//",
-]  # fmt: skip
-HCL_PIECES = [
-    "type", "name", "data", "ID", "Type", "Name", "Data", "Owner", "Tenancy", "Metadata", "resource", "limits", "Parts",
-    "span", "blob", "choice", "by_int", " = ", " = ", " = ", " {", " {", "}", "}", "[", "]", ", ", ": ", '"Every"',
-    '"a"', 'gvk("fleet.v1.App")', "gvk(", ")", "1", "-", "1.5", "1e400", "0x1F", "true", "null", '"1s"', '"',
-    "${", "%{", "$${", "\\",
-    "<<E\n", "<<-E\n", "E\n", "\n", "\n", "\n", "#", "//", "/*", "*/", "?", ".", "*", "for",
-    "\t", "\ufeff", "\ud800", "é", "😀",
-]  # fmt: skip
-
-
 def check(text: str, format: Format | None = "YAML") -> None:
     problems: tuple[Problem, ...] | None = None
     try:
@@ -50,32 +34,6 @@ def check(text: str, format: Format | None = "YAML") -> None:
 def test_arbitrary_text_raises_only_manifest_error(text: str, format: Format | None) -> None:
     """Any text in any format is tried."""
     check(text, format)
-
-
-@given(st.lists(st.sampled_from(JSON_PIECES), max_size=30).map("".join))
-def test_shuffled_json_raises_only_manifest_error(text: str) -> None:
-    """The pieces are used as a document and inside one."""
-    check(text, "JSON")
-    check(f'{{"type": "Every", "name": "a", "data": {{{text}}}}}', "JSON")
-
-
-@given(st.lists(st.sampled_from(HCL_PIECES), max_size=30).map("".join))
-def test_shuffled_hcl_raises_only_manifest_error(text: str) -> None:
-    """The pieces are used as a document and inside one."""
-    check(text, "HCL")
-    check(f'type = "Every"\nname = "a"\ndata {{\n{text}\n}}\n', "HCL")
-
-
-@given(st.lists(st.sampled_from(HCL_PIECES), min_size=1, max_size=4).map("".join), st.sampled_from(HCL_PIECES))
-def test_any_value_in_hcl_raises_only_manifest_error(value: str, name: str) -> None:
-    """This text passes the grammar more often."""
-    check(f'type = "Every"\nname = "a"\ndata {{\n{name} = {value}\n}}\n', "HCL")
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-def test_shuffled_yaml_raises_only_manifest_error(text: str) -> None:
-    """This text passes the scanner more often."""
-    check(text)
 
 
 @given(every, st.data())

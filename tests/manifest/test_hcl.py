@@ -268,20 +268,6 @@ def test_first_characters_select_the_format_of_a_text(text: str, format: str) ->
     assert format_of(text) == format
 
 
-def test_lists_of_maps_may_be_written_as_objects() -> None:
-    """JSON writes them so."""
-    assert data_of("parts = [{ cpu = 1 }, { memory = 2 }]").parts == [Limits(cpu=1), Limits(memory=2)]
-
-
-def test_heredoc_may_have_a_long_line() -> None:
-    """Keys and digests of files consist of letters and digits alone."""
-    line = "f" * 200_000
-    began = time.process_time()
-    assert data_of(f"text = <<EOT\n{line}\nEOT").text == f"{line}\n"
-    # This would take minutes if the search for the end started at each character.
-    assert time.process_time() - began < 5
-
-
 def test_missing_hcl_parser_error_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "headway.documents._hcl", raising=False)
     monkeypatch.setitem(sys.modules, "tree_sitter_hcl", None)

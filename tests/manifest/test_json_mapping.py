@@ -90,10 +90,3 @@ def test_bytes_are_read_in_both_alphabets_with_and_without_padding(blob: bytes) 
             assert ours(f'{{"blob": "{each}"}}') == theirs(f'{{"blob": "{each}"}}') == encode(Every(blob=blob))
             [resource] = load(f"{{type: Every, name: a, data: {{blob: '{each}'}}}}", REGISTRY)
             assert resource.data == Every(blob=blob)
-
-
-@pytest.mark.parametrize("value", ["1.0", "1e2", "null", "~"])
-def test_yaml_is_still_not_guessed(value: str) -> None:
-    """There, a person has written it, and a number with a point is a mistake for a whole one."""
-    with pytest.raises(ManifestError):
-        load(f"{{type: Every, name: a, data: {{int64: {value}}}}}", REGISTRY)

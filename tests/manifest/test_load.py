@@ -4,14 +4,13 @@ import datetime
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from headway.errors import CallerError
-from headway.manifest import ManifestError, Problem, load, load_file
+from headway.manifest import ManifestError, Problem, load
 from headway.resource import ResourceId
-from tests.manifest.messages import APP, CHOICE, NODE, REGISTRY, App, Choice, Limits, Policy
+from tests.manifest.messages import APP, NODE, REGISTRY, App, Limits, Policy
 
 WEB = """\
 type: fleet.v1.App
@@ -76,15 +75,6 @@ data:
     assert load("{type: App, name: a, data: {policy: 1}}", REGISTRY)[0].data == App(policy=Policy.NEVER)
 
 
-def test_generated_classes_load_like_declared_ones() -> None:
-    """A oneof's arm, a wrapper, a name that Python had to change, and an enum member by its name in the .proto file."""
-    [resource] = load("{type: Choice, name: a, data: {port: 0, wrapped: 5, from: x, state: STATE_TRUE}}", REGISTRY)
-    [same] = load("{type: Choice, name: a, data: {path: ~, port: 0, wrapped: 5, from_: x, state: 'TRUE'}}", REGISTRY)
-    data = resource.data
-    assert (data.path, data.port, data.wrapped, data.from_, data.state.name) == (None, 0, 5, "x", "TRUE")
-    assert resource == same == CHOICE.new("a", Choice(port=0, wrapped=5, from_="x", state=data.state))
-
-
 def test_yaml_anchors_and_aliases_work_within_a_document() -> None:
     text = "{type: App, name: a, data: {command: [&x hello, *x], environment: &e {A: b}, limits: {}}}"
     assert load(text, REGISTRY)[0].data == App(command=["hello", "hello"], environment={"A": "b"})
@@ -101,19 +91,6 @@ def test_only_the_same_id_twice_is_refused() -> None:
     """The same name in another namespace or kind is valid."""
     text = "{type: App, name: a}\n---\n{type: App, name: a, namespace: b}\n---\n{type: Node, name: a}"
     assert len(load(text, REGISTRY)) == 3
-
-
-def test_problems_name_their_file(tmp_path: Path) -> None:
-    """The path as given is the source. A missing file is the usual OSError."""
-    path = tmp_path / "web.yaml"
-    path.write_text(WEB)
-    assert load_file(path, REGISTRY) == load(WEB, REGISTRY)
-    path.write_bytes(b"type: App\nname: w\xc3\xa9\nnamespace: \xff\n")
-    with pytest.raises(ManifestError) as caught:
-        load_file(str(path), REGISTRY)
-    assert str(caught.value) == f"{path}:3:12: this byte is not UTF-8: save the file as UTF-8"
-    with pytest.raises(FileNotFoundError):
-        load_file(tmp_path / "other.yaml", REGISTRY)
 
 
 def test_manifest_error_carries_its_problems() -> None:

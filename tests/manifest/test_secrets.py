@@ -120,18 +120,6 @@ def test_problem_of_an_unknown_type_has_no_value(format: Format, text: str, plac
     assert CANARY not in "\n".join(problems_of(text.replace("TYPE", "secrets.v1.Valt"), format))
 
 
-@pytest.mark.parametrize("name", ["Vault", "Valt"])
-@pytest.mark.parametrize(
-    "text",
-    [CANARY, f"[{CANARY}]", "type: TYPE\nname: a\nmetadata: 12345678", "type: TYPE\nname: a\nmetadata: {a: 12345678}"],
-)
-def test_value_outside_of_the_payload_is_not_told_either(name: str, text: str) -> None:
-    """A field of the payload that is one level too high is not a value of metadata."""
-    shown = "\n".join(problems_of(text.replace("TYPE", name), "YAML"))
-    assert CANARY not in shown
-    assert "12345678" not in shown
-
-
 def test_type_without_secrets_still_quotes_its_values() -> None:
     """There, the value is the fastest way to find the mistake."""
     assert problems_of("type: Plain\nname: a\ndata: {user: 12345678}", "YAML") == [

@@ -41,26 +41,3 @@ async def test_cache_is_canceled_at_every_step(autojump_clock: MockClock) -> Non
         steps = await cancel_at_every_step(program, check)
         assert steps > 50
         assert len(opened) > 10
-
-
-async def test_cache_is_canceled_at_every_step_of_a_change_over(autojump_clock: MockClock) -> None:
-    """The store is replaced while a cache and its notifications look on."""
-    staff = Staff()
-
-    async def program() -> None:
-        async with staff.cache() as cache, cache.notify() as updates:
-            teams = updates.list(staff.team)
-            await updates.primed()
-            staff.store.restore(staff.store.back_up(), new_id=True)
-            staff.channel.forget()
-            while not teams.restored:
-                await anext(updates)
-
-    def check() -> None:
-        assert not staff.engine._informers[0]._held
-        assert not staff.channel.streams(staff.team).open
-
-    async with staff.open():
-        await staff.write_team("core")
-        # The engine's own controllers begin new runs.
-        assert await cancel_at_every_step(program, check, ours="cache") > 50

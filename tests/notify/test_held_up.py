@@ -105,60 +105,6 @@ async def test_snapshot_that_never_ends_does_not_end_an_interruption(autojump_cl
         assert (teams.age, teams.failures, cache.status().cut_off) == (0, 0, "")
 
 
-async def test_status_amid_a_snapshot_describes_what_is_shown(autojump_clock: MockClock) -> None:
-    """The position stays and the time counts until the snapshot is complete. The type's own status has its stream."""
-    staff = Staff()
-    async with staff.open(), staff.cache() as cache:
-        for number in range(3):
-            written = await staff.write_team(f"team-{number}")
-        await cache.wait_for(written)
-        before = cache.status()
-        staff.channel.begin(staff.team, Compacted())
-        streams = staff.channel.streams(staff.team)
-        streams.holds_next = True
-        began = trio.current_time()
-        streams.drop()
-        late = await staff.write_team("late")
-        await trio.sleep(20)
-        streams.let_pass()
-        await trio.sleep(20)
-        during = cache.status()
-        (team,) = (each for each in during.types if each.type == staff.team.name)
-        assert during.position == before.position
-        assert names(cache.list(staff.team)) == ["team-0", "team-1", "team-2"]
-        assert during.cut_off_seconds == trio.current_time() - began
-        assert "was compacted" in during.cut_off
-        assert during.problem is None
-        assert (team.primed, team.cut_off, team.revision) == (True, "", before.position.revision)
-        assert during.lag == team.lag
-        streams.release()
-        await cache.wait_for(late)
-        await wait_all_tasks_blocked()
-        after = cache.status()
-        assert (after.cut_off, after.cut_off_seconds, after.lag) == ("", 0, 0)
-        assert after.position.revision >= int(late.version)
-
-
-async def test_new_handle_misses_no_change_when_a_view_of_earlier_handles_opens(autojump_clock: MockClock) -> None:
-    """The last handle was closed while its view waited for a type, and another type changed before the next handle."""
-    staff = Staff()
-    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
-        first = updates.list(staff.team)
-        await updates.primed()
-        staff.channel.streams(staff.account).hold()
-        await staff.write_team("one")
-        await trio.sleep(1)
-        first.close()
-        await staff.write_team("two")
-        await trio.sleep(1)
-        teams = updates.list(staff.team)
-        staff.channel.streams(staff.account).release()
-        while not teams.has_value or len(teams.value) < 2:
-            with trio.fail_after(LONG):
-                await anext(updates)
-        assert names(teams.value) == ["one", "two"]
-
-
 async def test_changes_that_wait_for_another_type_are_kept_by_key_and_only_while_there_is_a_handle(
     autojump_clock: MockClock,
 ) -> None:
@@ -190,28 +136,6 @@ async def test_changes_that_wait_for_another_type_are_kept_by_key_and_only_while
         while not core.has_value or core.value is None or core.value.data.members != ["last"]:
             with trio.fail_after(LONG):
                 await anext(updates)
-
-
-async def test_handle_made_while_a_view_waits_gets_the_changes_from_before_it(autojump_clock: MockClock) -> None:
-    """Its first value is from the view that is open. The change had come when it had no handle."""
-    staff = Staff()
-    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
-        first = updates.list(staff.account)
-        await updates.primed()
-        await trio.sleep(1)
-        staff.channel.streams(staff.account).hold()
-        await staff.write_team("core")
-        await trio.sleep(1)
-        late, same = updates.get(staff.team, "core"), updates.get(staff.team, "other")
-        assert [late.value, same.value, first.value] == [None, None, []]
-        while updates._changed:
-            await anext(updates)
-        staff.channel.streams(staff.account).release()
-        with trio.fail_after(LONG):
-            assert await anext(updates) is late
-        assert late.value is not None
-        await trio.sleep(LONG)
-        assert not updates._changed
 
 
 async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock) -> None:
@@ -256,31 +180,3 @@ async def test_error_of_a_value_lasts_until_a_later_value_is_shown(autojump_cloc
         staff.channel.streams(staff.account).release()
         await trio.sleep(LONG)
         assert (names(teams.value), teams.error, late.error) == (["core"], None, None)
-
-
-async def test_first_handle_of_a_type_without_a_stream_says_so_at_once(autojump_clock: MockClock) -> None:
-    """It has neither a value nor the position of one, although an earlier handle had."""
-    staff = Staff()
-    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
-        with closing(updates.list(staff.team)) as earlier:
-            await updates.primed()
-            assert earlier.position is not None
-        staff.channel.cut(staff.team)
-        await trio.sleep(LONG)
-        teams = updates.list(staff.team)
-        assert (teams.has_value, teams.position) == (False, None)
-        assert "staff.v1.Team has no stream" in str(teams.error)
-
-
-async def test_change_that_another_type_holds_up_has_its_error_at_once(autojump_clock: MockClock) -> None:
-    """The next failure of the other type, which would show it as well, may be five seconds away."""
-    staff = Staff()
-    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
-        teams = updates.list(staff.team)
-        await updates.primed()
-        staff.channel.cut(staff.account)
-        await trio.sleep(LONG)
-        assert teams.error is None
-        await staff.write_team("core")
-        await trio.sleep(0.1)
-        assert "staff.v1.Account has no stream" in str(teams.error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +12,6 @@ import pytest
 import trio
 
 import headway
-from headway.errors import StoreRolledBack
 from tests.helpers.cached import Staff, names
 from tests.helpers.resources import Team
 
@@ -66,20 +64,6 @@ class Server:
                 await process.stdout.aclose()
 
 
-def back_up(folder: Path) -> None:
-    """Copy the files of a store that no process has open."""
-    for each in folder.glob("staff.db*"):
-        shutil.copy(each, folder / f"backup-{each.name}")
-
-
-def put_back(folder: Path) -> None:
-    """Replace the files of the store by the copies."""
-    for each in folder.glob("staff.db*"):
-        each.unlink()
-    for each in folder.glob("backup-*"):
-        shutil.copy(each, folder / each.name.removeprefix("backup-"))
-
-
 @asynccontextmanager
 async def serving(store: Path) -> AsyncIterator[Server]:
     """Serve a store in a process of its own until the block ends."""
@@ -117,33 +101,3 @@ async def test_cache_reads_on_while_its_server_is_killed_and_started_again(tmp_p
                         await anext(updates)
                     assert not core.restored
                     assert names(cache.list(staff.team)) == ["core"]
-
-
-@pytest.mark.wide
-async def test_cache_over_a_store_that_is_put_back_to_a_backup(tmp_path: Path) -> None:
-    """The file of a killed server is replaced by an older copy, under the same id. An operator accepts it."""
-    staff, file = Staff(), tmp_path / "staff.db"
-    async with serving(file) as server, headway.connect(server.address, staff.app) as client:
-        await client.apply(staff.team.new("core"))
-        await server.kill()
-        back_up(tmp_path)
-        await server.start()
-        async with (
-            headway.open_cache(server.address, staff.app, watches=[staff.team], report=lambda _: None) as cache,
-            cache.notify() as updates,
-        ):
-            with trio.fail_after(PATIENCE):
-                teams = updates.list(staff.team)
-                for number in range(20):
-                    lost = await client.apply(staff.team.new(f"lost-{number:02d}"))
-                await cache.wait_for(lost)
-                await server.kill()
-                put_back(tmp_path)
-                await server.start()
-                while not isinstance(teams.error, StoreRolledBack):
-                    await anext(updates)
-                assert len(cache.list(staff.team)) == len(teams.value) == 21
-                assert cache.accept_store()
-                while not teams.restored:
-                    await anext(updates)
-                assert names(teams.value) == names(cache.list(staff.team)) == ["core"]

@@ -123,18 +123,6 @@ async def test_cache_is_closed_with_its_block(how: str) -> None:
             cache.status()
 
 
-async def test_entering_obeys_the_deadline_of_the_caller(autojump_clock: MockClock) -> None:
-    """A stream that never delivers its snapshot keeps the cache from being entered, and never makes it empty."""
-    staff = Staff()
-    async with staff.open():
-        await staff.write_team("core")
-        staff.channel.cut(staff.team)
-        with trio.move_on_after(60) as deadline:
-            async with staff.cache():
-                pytest.fail("the cache was entered without a stream")
-        assert deadline.cancelled_caught
-
-
 async def test_p3_cache_of_the_process_shares_one_stream(autojump_clock: MockClock) -> None:
     """However many caches read a type, it has one stream, which is closed with the last of them."""
     staff = Staff()
@@ -149,25 +137,6 @@ async def test_p3_cache_of_the_process_shares_one_stream(autojump_clock: MockClo
             assert len(staff.channel.streams(staff.team).open) == 1
         await wait_all_tasks_blocked()
         assert staff.channel.streams(staff.team).open == []
-
-
-async def test_cache_of_the_process_shares_the_stream_of_a_controller(autojump_clock: MockClock) -> None:
-    """The stream of a controller stays open when the cache is closed."""
-    staff = Staff()
-    ran = trio.Event()
-
-    @staff.app.controller(manages=staff.team)
-    async def teams(rt: headway.Runtime, request: headway.Request) -> None:  # noqa: ARG001  # it only has to run
-        ran.set()
-
-    async with staff.open():
-        await staff.write_team("core")
-        await ran.wait()
-        async with staff.cache(watches=[staff.team], indexes=[]) as cache:
-            assert names(cache.list(staff.team)) == ["core"]
-        await wait_all_tasks_blocked()
-        assert len(staff.channel.streams(staff.team).open) == 1
-        assert staff.channel.opened.count((staff.team.kind, False)) == 1
 
 
 async def stay(staff: Staff, token: str, change: Callable[[], object]) -> None:
@@ -218,15 +187,6 @@ async def test_lost_right_to_a_type_ends_the_block() -> None:
     async with staff.open(listen=True, access=access):
         with pytest.raises(PermissionDenied, match="cannot be watched"):
             await stay(staff, text, lambda: access.replace(Access([readers("delete")], [token])))
-
-
-async def test_invalid_token_is_refused_at_the_entrance() -> None:
-    """Waiting would not help."""
-    staff = Staff()
-    async with staff.open(listen=True, access=authorizer(readers("view"))):
-        with pytest.raises(PermissionDenied), trio.fail_after(60):
-            async with staff.cache("TCP", token=new_token(["readers"])[0]):
-                pytest.fail("it was entered")
 
 
 async def test_server_that_is_no_engine_is_named() -> None:

@@ -9,13 +9,11 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import testing
 from headway.access import Policy, Rule, new_token
-from headway.errors import DeclarationError, NotWatched, PermissionDenied
+from headway.errors import NotWatched, PermissionDenied
 from tests.helpers.cached import HOW, Staff, authorizer, names
 from tests.helpers.resources import Account
 from tests.helpers.stream_beginnings import Compacted
-from tests.service.test_scopes import OldServer
 
 BOTH = pytest.mark.parametrize("how", HOW)
 
@@ -117,26 +115,6 @@ async def test_cache_that_was_cut_off_learns_what_has_left_meanwhile(
             assert snapshots == (2 if compacted else 1)
 
 
-async def test_cache_waits_for_a_server_that_knows_its_scope(autojump_clock: MockClock) -> None:
-    """An old server's answer never enters it."""
-    staff = Staff()
-    old = OldServer()
-    async with testing.open_engine(
-        staff.store, staff.app, report=staff.reported.append, wrap_channel=old.over
-    ) as engine:
-        staff.engine = engine
-        await put(staff, "ada", "gold")
-        await put(staff, "bob", "free")
-        with trio.move_on_after(30) as patience:
-            async with engine.open_cache(watches=[staff.account.within(metadata="tier=gold")]):
-                pytest.fail("the cache was entered")
-        assert patience.cancelled_caught
-        assert [each for each in staff.reported if "did not apply metadata_filter 'tier=gold'" in str(each)]
-        old.updated = True
-        async with engine.open_cache(watches=[staff.account.within(metadata="tier=gold")]) as cache:
-            assert names(cache.list(staff.account)) == ["ada"]
-
-
 async def test_caller_with_rights_to_a_part_may_open_a_cache_of_this_part() -> None:
     """The rights to a namespace or prefix suffice for a scope within it. Metadata gives no rights."""
     staff = Staff()
@@ -162,9 +140,3 @@ async def test_caller_with_rights_to_a_part_may_open_a_cache_of_this_part() -> N
         for denied in (staff.team, staff.team.within(name_prefix="co"), staff.account.within(metadata="tier=gold")):
             with pytest.raises(PermissionDenied):
                 await listed(denied)
-
-
-def test_cache_has_one_scope_of_a_type() -> None:
-    staff = Staff()
-    with pytest.raises(DeclarationError, match="watch the whole type, or one scope or projection of it"):
-        headway.notify.Wanted([staff.account, staff.account.within(metadata="a=1")]).check(staff.app.registry)

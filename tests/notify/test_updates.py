@@ -8,12 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-import headway
-from headway.errors import Closed, IndexIncomplete, InvalidArgument, NotPrimed, NotWatched, Unavailable
-from headway.events import IndexFailed
+from headway.errors import Closed, InvalidArgument, NotPrimed, NotWatched, Unavailable
 from headway.notify import Handle, Updates
 from tests.helpers.cached import HOW, Staff, commit_both, names
-from tests.helpers.resources import Team
 
 
 async def received(updates: Updates) -> list[Handle[object]]:
@@ -199,52 +196,6 @@ async def test_list_changes_only_within_its_bounds(autojump_clock: MockClock) ->
         await staff.write_team("a-one")
         assert await received(updates) == [some]
         assert (names(some.value), none.value) == (["a-one"], [])
-
-
-class Refuses:
-    """A value that cannot be looked up."""
-
-    def __hash__(self) -> int:
-        raise RuntimeError("it has no hash")
-
-
-@pytest.mark.parametrize(
-    ("declare", "wrong"),
-    [
-        (headway.indexes.by, ["ada"]),
-        (headway.indexes.by, Refuses()),
-        (headway.indexes.by_many, [["ada"]]),
-        (headway.indexes.by_many, [Refuses()]),
-        (headway.indexes.by_many, "ada"),
-        (headway.indexes.by_many, None),
-        (headway.indexes.by_many, ["ada", (each for each in "a")]),
-    ],
-)
-async def test_index_whose_function_returns_what_cannot_be_a_value_is_incomplete_until_the_next_good_write(
-    declare: Any, wrong: Any, autojump_clock: MockClock
-) -> None:
-    """The failure is reported, every handle of the index is yielded, and the other handles go on."""
-    staff = Staff()
-
-    def first(team: headway.Resource[Team]) -> Any:
-        good = team.data.members[0]
-        return wrong if good == "wrong" else good if declare is headway.indexes.by else [good]
-
-    by_member = declare(staff.team, "member", first)
-    async with staff.open(), staff.cache(indexes=[by_member]) as cache, cache.notify() as updates:
-        core = updates.get(staff.team, "core")
-        ada, grace = updates.index(by_member, "ada"), updates.index(by_member, "grace")
-        await updates.primed()
-        await received(updates)
-        await staff.write_team("core", "wrong")
-        assert set(await received(updates)) == {core, ada, grace}
-        for handle in (ada, grace):
-            with pytest.raises(IndexIncomplete):
-                _ = handle.value
-        assert [each.index for each in staff.reported if isinstance(each, IndexFailed)] == ["member"]
-        await staff.write_team("core", "grace")
-        assert set(await received(updates)) == {core, ada, grace}
-        assert (names(ada.value), names(grace.value)) == ([], ["core"])
 
 
 async def test_p5_first_failure_of_a_stream_is_not_shown_and_later_ones_are(autojump_clock: MockClock) -> None:

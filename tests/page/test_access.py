@@ -6,11 +6,9 @@ import httpx
 import pytest
 import trio
 
-from headway.access import Access, Policy, TokenSet
 from headway.page import _host
 from headway.resource import NAMESPACE
 from headway.rpc import Limits
-from tests.http.kit import allowing
 from tests.page import shop
 from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
 from tests.rpc.raw_kit import tcp
@@ -237,24 +235,6 @@ async def test_changes_come_from_the_page_itself_only(controlled: bool) -> None:
         assert running.engine.controllers["billing"].status().paused is None
 
 
-async def test_change_with_a_session_needs_the_headers_of_a_browser() -> None:
-    """Each browser sends one of them with a change. One that is missing was removed, and would have told the site."""
-    rules = {"all": [EVERYTHING]}
-    pause = ("POST", "/page/pause", {"controller": "shop/billing"})
-    async with open_shop(writes=True, rules=rules) as running, running.visitor("all") as visitor:
-        del visitor.http.headers["origin"]
-        refused = [await visitor.change(*pause), await visitor.http.delete("/page/session")]
-        refused.append(await visitor.http.post("/page/session", json={"token": running.tokens["all"]}))
-        for answer in refused:
-            assert (answer.status_code, "neither Origin nor" in answer.text) == (403, True), answer.text
-        assert running.engine.controllers["billing"].status().paused is None
-        assert (await visitor.change(*pause, **{"sec-fetch-site": "same-origin"})).status_code == 204
-        # Another program has no cookie, and signs in with a token.
-        visitor.http.cookies.clear()
-        answer = await visitor.http.post("/page/session", json={"token": running.tokens["all"]})
-        assert answer.status_code == 204
-
-
 @pytest.mark.parametrize("host", ["staff.example", "staff.example:443", "Staff.example:8443"])
 async def test_page_works_behind_a_proxy_that_ends_tls(host: str) -> None:
     """The browser's origin has https then, and the server's own address http."""
@@ -268,15 +248,6 @@ async def test_page_works_behind_a_proxy_that_ends_tls(host: str) -> None:
         answer = await visitor.change("PUT", "/page/api/shop/v1/order/b", {"data": {"customer": "ada"}})
         assert answer.status_code == 200, answer.text
         assert (await visitor.http.delete("/page/session")).status_code == 204
-
-
-async def test_form_of_another_site_cannot_sign_in() -> None:
-    """A browser sends forms across sites without asking, but not as JSON."""
-    async with open_shop(rules={"all": [EVERYTHING]}) as running, running.visitor() as visitor:
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-            body = f'{{"token": "{running.tokens["all"]}"}}'
-            answer = await visitor.http.post("/page/session", content=body, headers={"content-type": kind})
-            assert (answer.status_code, "set-cookie" in answer.headers) == (415, False)
 
 
 async def test_stranger_cannot_make_the_server_parse_much() -> None:
@@ -304,47 +275,6 @@ async def test_stranger_has_little_time_for_a_small_body() -> None:
         # The time of a request is a minute.
         with trio.fail_after(30):
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 408")
-
-
-async def test_sign_in_ignores_the_session_before_it() -> None:
-    """A browser whose token was revoked signs in with a new one at once, without signing out first."""
-    access, tokens, made = allowing(all=[EVERYTHING], new=[EVERYTHING])
-    async with open_shop(access=access, tokens=tokens) as running, running.visitor("all") as visitor:
-        assert running.access is not None
-        policies = [Policy(name, [EVERYTHING]) for name in made]
-        running.access.replace(Access(policies, TokenSet([made["new"]])))
-        await visitor.learn()
-        assert (visitor.session["signedIn"], visitor.session["allowed"]) == (False, False)
-        assert (await visitor.sign_in(tokens["new"])).status_code == 204
-        assert visitor.session["allowed"] is True
-
-
-TRAVERSALS = (
-    "/assets/../_paths.py",
-    "/assets/..%2f_paths.py",
-    "/assets/%2e%2e/%2e%2e/access/_tokens.py",
-    "/assets/%2fetc%2fpasswd",
-    "/assets//etc/passwd",
-    "/assets/main.js%00.css",
-    "/assets/",
-    "/assets/__init__.py",
-    "/_paths.py",
-)
-
-
-async def test_files_are_found_by_their_names_alone() -> None:
-    """No path leads out of the files of the page."""
-    async with open_shop() as running:
-        for path in TRAVERSALS:
-            async with await trio.open_tcp_stream("127.0.0.1", int(running.address.rpartition(":")[2])) as stream:
-                head = f"GET {path} HTTP/1.1\r\nHost: {running.address}\r\nConnection: close\r\n\r\n"
-                await stream.send_all(head.encode())
-                answer = b""
-                with trio.fail_after(60):
-                    while some := await stream.receive_some():
-                        answer += some
-            assert answer.split()[1] == b"404", path
-            assert b"import" not in answer
 
 
 async def test_page_answers_with_a_strict_policy() -> None:

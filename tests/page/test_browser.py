@@ -9,9 +9,7 @@ from contextlib import nullcontext
 import pytest
 
 import headway
-from headway.page import PageHost, _others
-from headway.pauses import pause_controller
-from headway.quotas import QUOTA, Quota
+from headway.page import PageHost
 from headway.storage import MemoryBackend
 from headway.why import sentences
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
@@ -19,7 +17,7 @@ from tests.helpers.why_programs import Team, broken_app
 from tests.page import shop
 from tests.page.gated import GatedSnapshots
 from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
-from tests.page.opened import CONTRAST, TEXT, lost_order, opened, sign_in, store_event
+from tests.page.opened import TEXT, lost_order, opened, sign_in
 from tests.why.test_workers import types_only
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
@@ -85,29 +83,6 @@ async def test_progress_of_priming_moves_on_the_page() -> None:
             await browser.wait("document.querySelector('.controllers').innerText.includes('priming 1 of 2 types')")
             gate.release()
             await browser.wait("document.querySelector('.controllers') && !document.querySelector('.priming')")
-
-
-async def test_both_themes() -> None:
-    """The page follows the system, and its button overrides that, also after a reload."""
-    async with opened(theme="dark") as (running, browser):
-        ground = "getComputedStyle(document.body).backgroundColor"
-        await browser.wait("document.querySelector('.controllers') !== null")
-        dark = await browser.evaluate(ground)
-        assert sum(map(int, dark[4:-1].split(","))) < 150
-        await browser.click(".theme")
-        light = await browser.evaluate(ground)
-        assert sum(map(int, light[4:-1].split(","))) > 650
-        await browser.goto(f"http://{running.address}/#/resources")
-        await browser.wait("document.querySelector('.types') !== null")
-        assert await browser.evaluate(ground) == light
-        await browser.click(".theme")
-        assert await browser.evaluate(ground) == dark
-        # Every text of the page can be read on its ground.
-        for theme in ("light", "dark"):
-            await browser.evaluate(f"document.documentElement.setAttribute('data-theme', '{theme}')")
-            await browser.goto(f"http://{running.address}/#/")
-            await browser.wait("document.querySelector('.controllers') !== null")
-            assert await browser.evaluate(CONTRAST) == []
 
 
 async def focused(browser: Chromium) -> str:
@@ -190,38 +165,6 @@ async def test_everything_is_done_by_keyboard_alone() -> None:
         await browser.wait("document.querySelector('.state-line').innerText.includes('running')")
 
 
-VIEWS = (
-    ("#/", ".controllers"),
-    ("#/controllers", ".controllers"),
-    ("#/controller/shop%2Fbilling", ".charts"),
-    ("#/events", ".events-found"),
-    ("#/quotas", ".quotas"),
-    ("#/resources", ".types"),
-    ("#/resources/shop.v1.Order", ".found"),
-    (f"#/resource/shop.v1.Order/default/default/{'l' * 63}", ".timeline li"),
-)
-
-
-async def test_phone_scrolls_down_only() -> None:
-    """No view is wider than a small phone, whatever the names and errors."""
-    async with opened(phone=True, width=360, height=740, writes=True) as (running, browser):
-        await lost_order(running, "l" * 63)
-        await pause_controller(running.client, "shop/shipping", "a-reason-without-any-space-" * 8)
-        await running.client.apply(QUOTA.new("q" * 63, Quota(partition="default", max_resources=1)))
-        lost = await running.client.read(shop.ORDER, "l" * 63)
-        await store_event(running.client, lost, "NoCustomer", "T" * 200, warning=True)
-        for path, wanted in VIEWS:
-            await browser.goto(f"http://{running.address}/{path}")
-            await browser.wait(f"document.querySelector({json.dumps(wanted)}) !== null")
-            width = "document.documentElement.scrollWidth"
-            assert await browser.evaluate(width) <= 360, path
-            # Fingers need room.
-            small = await browser.evaluate(
-                "[...document.querySelectorAll('button, header a')].filter((each) => each.offsetHeight < 26).length"
-            )
-            assert small == 0, path
-
-
 async def test_token_signs_in_and_out() -> None:
     """No script can read the cookie, fewer rights show less, and the end of a session asks for a token again."""
     rules = {"all": [EVERYTHING], "orders": [rule("view", "observe")]}
@@ -276,24 +219,6 @@ async def test_old_numbers_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
             await browser.wait("document.querySelector('.stale')?.innerText.includes('Some of these numbers are old')")
             await lost_order(running)
         await browser.wait("document.querySelector('.failing') !== null && !document.querySelector('.stale')")
-
-
-async def test_stuck_work_is_listed_with_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `headway why --stuck` lists it, and one click away is why."""
-    monkeypatch.setattr(_others, "STUCK_AFTER", 0.0)
-    async with opened() as (running, browser):
-        await lost_order(running)
-        # Whatever else waits for a moment is stuck too, on a slow machine.
-        items = "[...document.querySelectorAll('.failing li')].filter((each) => each.innerText.includes('lost-7'))"
-        item = f"{items}[0]"
-        # It fails and is stuck, and still is one entry.
-        await browser.wait(f"{item}?.querySelector('.badge.bad').innerText === 'stuck'")
-        # Before its first attempt has failed, it waits.
-        await browser.wait(f"{item}?.querySelector('.meta').innerText.includes('shop/billing, failed ')")
-        assert await browser.evaluate(f"{items}.length") == 1
-        assert "has no customer" in await browser.evaluate(f"{item}.querySelector('.error').innerText")
-        await browser.evaluate(f"void {item}.querySelector('a').click()")
-        await browser.wait("document.querySelector('.sentences')?.innerText.includes('has no customer')")
 
 
 async def test_worker_is_in_the_graph_and_the_list_until_it_has_gone() -> None:

@@ -7,16 +7,11 @@ from functools import partial
 import pytest
 
 import headway
-from headway.client import LeaseClient
-from headway.rpc import InProcessChannel, Services
-from headway.service import LeaseService, ResourceService
-from headway.storage import MemoryBackend
 from headway.why import ControllerWhy
 from tests.cli.broken import mapper_that_raises, write_that_conflicts
 from tests.helpers.browser import PATIENCE
 from tests.helpers.why_programs import Account, Team, broken_app, part, told
-from tests.page import shop
-from tests.page.opened import CONTRAST, lost_order, opened
+from tests.page.opened import CONTRAST, opened
 from tests.page.test_failing import KEY_ERROR
 from tests.why.test_workers import types_only
 
@@ -69,70 +64,6 @@ async def test_failures_of_workers_are_listed_with_their_process() -> None:
             before = part(await running.engine.why(team.id("core"))).attempt
             await browser.click(".failing li button")
             await told(running.engine, team.id("core"), "waiting", also=partial(is_later, before))
-
-
-async def test_graph_on_a_phone_begins_at_what_is_wrong_and_says_that_it_scrolls() -> None:
-    """The node that fails is inside the window. On a wide window nothing scrolls, and nothing says so."""
-    async with opened(width=390, height=800, phone=True) as (running, browser):
-        await browser.wait("document.querySelector('.scroller.wider') !== null")
-        await browser.shows("Scroll the graph sideways")
-        await lost_order(running)
-        await browser.goto(f"http://{running.address}/#/resources")
-        await browser.wait("document.querySelector('.types') !== null")
-        await browser.goto(f"http://{running.address}/#/")
-        inside = (
-            "(() => { const [node, all] = ['.scroller .box.bad', '.scroller']"
-            ".map((each) => document.querySelector(each)?.getBoundingClientRect());"
-            " return node && node.left >= all.left && node.right <= all.right })()"
-        )
-        await browser.wait(inside)
-        await browser.open(f"http://{running.address}/")
-        await browser.wait("document.querySelector('.scroller') !== null && !document.querySelector('.wider')")
-        assert not await browser.evaluate("document.body.innerText.includes('Scroll the graph')")
-
-
-async def test_charts_name_their_peak_and_draw_no_failures_where_there_are_none() -> None:
-    """The highest value is at the top of its chart."""
-    async with opened("/#/controller/shop%2Fbilling") as (running, browser):
-        await running.client.apply(shop.ORDER.new("fine", shop.Order(customer="ada", items=["tea"])))
-        await browser.wait("document.querySelector('.chart.rate .line') !== null")
-        scales = "[...document.querySelectorAll('.chart .scale')].map((each) => each.innerText.replace(/\\s+/g, ' '))"
-        assert all(" peak " in each for each in await browser.evaluate(scales))
-        assert await browser.evaluate("document.querySelector('.chart.failures .line') === null")
-        await browser.wait(
-            "Math.min(...document.querySelector('.chart.rate .line').getAttribute('d').match(/,[0-9.]+/g)"
-            ".map((each) => Number(each.slice(1)))) <= 1.5"
-        )
-
-
-async def test_types_of_the_apps_come_before_those_of_headway() -> None:
-    """With the number of their resources, also where no controller of the server has read them."""
-    async with opened("/#/resources", app=types_only()) as (running, browser):
-        team = broken_app()[1]
-        await running.client.apply(team.new("core", Team()))
-        await browser.wait(
-            "document.querySelector('.types li')?.innerText.replace(/\\s+/g, ' ') === 'Team staff.v1.Team 1'"
-        )
-        await browser.shows("Headway’s own types")
-        kinds = "[...each.querySelectorAll('li')].map((type) => type.innerText.split(/\\s/)[0])"
-        groups = await browser.evaluate(f"[...document.querySelectorAll('.types')].map((each) => {kinds})")
-        assert groups == [["Team"], ["Event", "Pause", "Peering", "Namespace", "Partition", "Quota"]]
-        assert await browser.evaluate("document.querySelector('#type optgroup').label") == "Headway’s own"
-
-
-async def test_standby_that_nobody_stands_in_for_is_amber_on_the_overview() -> None:
-    """With the process that holds the lease. Nothing else is wrong."""
-    app, backend = broken_app()[0], MemoryBackend()
-    services = Services(ResourceService(backend, app.registry), LeaseService(backend))
-    assert (await LeaseClient(InProcessChannel(services)).acquire("staff/teams", "deploy-7", 600)).acquired
-    async with opened(app=app, store=backend) as (_, browser):
-        await browser.wait("document.querySelector('.graph .controller.warn')?.innerText !== null")
-        node = "document.querySelector('.graph .controller.warn')?.getAttribute('aria-label')"
-        await browser.wait(f"{node}?.includes('deploy-7 holds the lease')")
-        await browser.wait("document.querySelector('tr.warn')?.innerText.includes('deploy-7 holds the lease')")
-        tiles = await browser.evaluate(TILES)
-        assert "tile warn: Controllers\n1\n1 standing by" in tiles
-        assert "tile good: Failing\n0\nnothing" in tiles
 
 
 def is_later(attempt: int, it: ControllerWhy) -> bool:

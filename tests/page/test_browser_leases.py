@@ -93,11 +93,3 @@ async def test_list_of_resources_says_what_fails() -> None:
         await browser.open(f"http://{running.address}/#/resources/shop.v1.Order", phone=True, width=360, height=740)
         await browser.wait(f"{fails} !== null")
         await narrow(browser)
-
-
-async def test_failing_says_for_how_long_its_work_has_been_pending() -> None:
-    async with opened() as (running, browser):
-        await lost_order(running)
-        await browser.wait(
-            "/, again in .*, pending for \\d+ (ms|s)/.test(document.querySelector('.failing').innerText)"
-        )

@@ -8,7 +8,6 @@ import pytest
 
 import headway
 from headway.page import _others
-from headway.quotas import QUOTA, Quota
 from headway.why import _absent
 from tests.helpers.browser import PATIENCE
 from tests.helpers.why_programs import Team, broken_app
@@ -105,61 +104,6 @@ async def test_events_are_listed_with_links_to_their_resources() -> None:
         await browser.click(".events-found th a")
         await browser.wait("document.querySelector('h1')?.innerText === 'Order lost-7'")
         await browser.wait("document.querySelector('.badges .meta')?.innerText.endsWith(' ago')")
-
-
-async def test_quotas_are_listed_with_their_use() -> None:
-    """Those that are nearest to their end first, and in red at their end. A limit may be the largest number."""
-    async with opened("/#/quotas") as (running, browser):
-        await browser.shows("No quota is declared.")
-        for name, most in (("wide", 1000), ("small", 1)):
-            await running.client.apply(
-                QUOTA.new(name, Quota(partition="default", max_resources=most, max_bytes=2**63 - 1))
-            )
-        await lost_order(running, customer="ada")
-        await browser.wait(f"{NAMES}.join() === 'small,wide' && document.querySelector('.quotas tr.bad')")
-        assert await browser.evaluate("document.querySelector('.quotas progress').value") == 1
-        assert "of 8388608 TiB" in await browser.evaluate("document.querySelector('.quotas tbody').innerText")
-        assert await browser.evaluate(CONTRAST) == []
-
-
-@headway.message(name="page.lists.Wide")
-class Wide:
-    """A type with a name that is wider than its box."""
-
-
-async def test_text_of_the_graph_stays_in_its_box() -> None:
-    """Whatever the letters; the whole name is its title."""
-    app = headway.App("w" * 30)
-    wide = app.type("w" * 30, "v1", "W" * 40, Wide)
-    for name in ("m" * 60, "w-" * 30 + "w", "i" * 60):
-
-        @app.controller(name=name, manages=wide)
-        async def nothing(rt: headway.Runtime, request: headway.Request[Wide]) -> None:
-            """Reconcile nothing."""
-
-    async with opened(app=app) as (_, browser):
-        await browser.wait("document.querySelectorAll('.graph .box').length === 4")
-        outside = """[...document.querySelectorAll('.graph .box')].flatMap((box) => {
-          const [inner, outer] = [[...box.querySelectorAll('text')], box.querySelector('rect').getBoundingClientRect()];
-          return inner.map((each) => each.getBoundingClientRect())
-            .filter((each) => each.right > outer.right - 8 || each.left < outer.left + 8).map((each) => each.right);
-        })"""
-        assert await browser.evaluate(outside) == []
-        titles = await browser.evaluate(
-            "[...document.querySelectorAll('.graph .name title')].map((e) => e.textContent)"
-        )
-        assert f"{'w' * 30}/{'m' * 60}" in titles
-
-
-async def test_phone_shows_what_is_wrong_before_the_controllers_and_the_graph_last() -> None:
-    heads = "[...document.querySelectorAll('h2')].map((each) => each.firstChild.data).join()"
-    async with opened(phone=True, width=390, height=800) as (running, browser):
-        await lost_order(running)
-        await browser.wait(f"{heads} === 'Needs attention,Controllers,Graph'")
-        await browser.evaluate("void (location.hash = '#/resource/shop.v1.Order/default/default/lost-7')")
-        await browser.wait(f"{heads} === 'Why,Status,Payload,Timeline,Metadata'")
-        await browser.open(f"http://{running.address}/")
-        await browser.wait(f"{heads} === 'Needs attention,Graph,Controllers'")
 
 
 async def test_controller_that_runs_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

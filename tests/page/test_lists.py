@@ -88,21 +88,6 @@ async def test_events_of_all_resources_are_listed_the_newest_first(monkeypatch: 
         assert (cut["events"], cut["dropped"]) == (found["events"][:1], 3)
 
 
-async def test_events_are_examined_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request examines a bounded number of resources, and the next one goes on."""
-    app, site = sites_app()
-    monkeypatch.setattr("headway.page._service.EVENT_STEP", 2)
-    async with open_shop(app=app) as running, running.visitor() as visitor:
-        for name in "abc":
-            await running.client.apply(site.new(name, Site(host=name, hits=1)))
-        first = await until_found(visitor, "/page/events", 2)
-        rest = await until_found(visitor, f"/page/events?cursor={first['cursor']}", 1)
-        assert "cursor" not in rest
-        names = {each["resource"]["name"] for each in first["events"] + rest["events"]}
-        assert names == {"a", "b", "c"}
-        assert (await visitor.http.get(f"/page/events?q=a&cursor={first['cursor']}")).status_code == 400
-
-
 async def quotas_of(running: Shop, name: str) -> tuple[int, list[dict[str, Any]]]:
     """Return the status and the quotas that a visitor sees."""
     async with running.visitor(name) as visitor:

@@ -7,27 +7,22 @@ import json
 from contextlib import nullcontext
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
 import headway
 from headway import field, testing
-from headway.api import Call, Exhausted, Stream
+from headway.api import Call, Stream
 from headway.base import finished
-from headway.errors import InvalidArgument
 from headway.events import HandlerFailed
 from headway.observe import ControllerState, Metrics, Sample, state_text, states_in
 from headway.page import PageHost, PageService
-from headway.page._about import document, linked, timeline
+from headway.page._about import document, timeline
 from headway.page._host import LOOK
-from headway.page._priming import PrimingTimes
 from headway.page._ring import POINTS, Ring
-from headway.page._search import STEP, Search
-from headway.page._service import CALLER_SEARCHES, Event
-from headway.resource import TypeName
-from headway.run import ControllerStatus, TypeStatus
+from headway.page._service import Event
+from headway.run import ControllerStatus
 from headway.storage import MemoryBackend
 from headway.why import (
     ControllerNow,
@@ -35,18 +30,15 @@ from headway.why import (
     ObserveHost,
     PastReconcile,
     PastWrite,
-    Ref,
     Why,
     controllers_now,
     observer_of,
-    ref_text,
 )
 from tests.page import shop
 from tests.page.gated import GatedSnapshots
 from tests.page.kit import until
 from tests.page.shop import store_depots
 
-ORDERS = TypeName("shop", "v1", "Order")
 SAME = set.intersection(*({each.name for each in dataclasses.fields(of)} for of in (ControllerState, ControllerNow)))
 SAME -= {"process", "reconciles", "failures"}
 
@@ -64,35 +56,6 @@ def test_ring_holds_the_last_fifteen_minutes() -> None:
     assert points[-1] == {"at": 1000.0 + (POINTS + 49) * 5, "of": {"a/b": [2.2, 0.2, 0, 0]}}
     assert ring.since(at, {"a/b": "a/b"}) == (at, [])
     assert len(ring.since(at - 3, {"a/b": "a/b"})[1]) == 3
-
-
-def test_ring_counts_a_controller_that_begins_again_from_zero() -> None:
-    """A count below the one before is a new beginning, never a negative rate."""
-    ring = Ring()
-    for step, count in enumerate((100, 40)):
-        ring.add([ControllerNow("a/b", reconciles=count)], step * 5.0, 0.0)
-    assert ring.since(1, {"a/b": "a/b"})[1][0]["of"] == {"a/b": [0.0, 0.0, 0, 0]}
-
-
-def test_progress_of_priming_has_counts_and_the_time_left() -> None:
-    """1,000 of 4,000 in ten seconds leave thirty; a part of a type and a store that cannot count have no total."""
-
-    def priming(received: int, *, primed: bool = False, scope: str = "") -> dict[str, ControllerStatus]:
-        type = TypeStatus(ORDERS, primed, 9 if primed else 0, 9, received, scope=scope)
-        return {"a/b": ControllerStatus("a/b", "priming", 1.0, types=(type,))}
-
-    times = PrimingTimes()
-    assert times.look(priming(0), 0.0)
-    assert not times.look(priming(1000), 10.0)
-    assert times.bars("a/b", priming(1000)["a/b"], 10.0)[0]["total"] is None
-    times.totals = {ORDERS.unversioned: 4000}
-    bar = times.bars("a/b", priming(1000)["a/b"], 10.0)[0]
-    assert (bar["received"], bar["total"], bar["left"], bar["done"]) == (1000, 4000, 30.0, False)
-    assert times.bars("a/b", priming(4000, primed=True)["a/b"], 40.0)[0]["done"] is True
-    # Resources may be created during a priming.
-    assert times.bars("a/b", priming(4100)["a/b"], 41.0)[0]["total"] == 4100
-    assert times.bars("a/b", priming(10, scope="namespace='x'")["a/b"], 50.0)[0]["total"] is None
-    assert times.bars("a/b", ControllerStatus("a/b", "running", 5.0), 60.0) == []
 
 
 async def test_page_top_and_metrics_have_the_same_numbers(autojump_clock: MockClock) -> None:
@@ -165,20 +128,6 @@ async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: 
         states = [each for each in reader.took if each.name == "state"]
         assert len(reader.took) <= 3 + 1 + 4
         assert f'"at":{host.at}'.encode() in states[-1].data
-        nursery.cancel_scope.cancel()
-
-
-async def test_looks_are_rarer_while_nobody_watches(autojump_clock: MockClock) -> None:
-    """Once a second for a reader, and every five seconds for the sparklines otherwise."""
-    async with MemoryBackend() as backend, trio.open_nursery() as nursery:
-        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
-        nursery.start_soon(host.follow)
-        await trio.sleep(60.5)
-        alone = host.number
-        with host.watching():
-            await trio.sleep(60)
-        assert 11 <= alone <= 14
-        assert 59 <= host.number - alone <= 62
         nursery.cancel_scope.cancel()
 
 
@@ -265,29 +214,6 @@ async def test_progress_of_priming_reaches_the_page() -> None:
             assert host.seen["shop/depots"].priming == []
 
 
-async def test_work_of_a_search_is_bounded() -> None:
-    """One request examines 10,000 resources at most, and a fifth search of one caller has to wait."""
-    async with MemoryBackend() as backend:
-        await store_depots(backend, 10_300)
-        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
-        service = PageService(host, shop.app.registry)
-
-        async def search(cursor: str) -> dict[str, Any]:
-            return await service.search(
-                Call(), Search(shop.DEPOT.name.message(), "", "", "nowhere", "", "", cursor, 50)
-            )
-
-        first = await search("")
-        assert (first["rows"], first["examined"]) == ([], STEP)
-        rest = await search(first["cursor"])
-        assert (rest["examined"], "cursor" in rest) == (300, False)
-        with pytest.raises(InvalidArgument, match="this search cannot go on"):
-            await search("unknown")
-        host.searching[""] = CALLER_SEARCHES
-        with pytest.raises(Exhausted, match="you have 4 searches in progress"):
-            await search("")
-
-
 def test_payload_is_shown_without_its_secrets() -> None:
     """The page needs no right to see them, because it never shows them."""
 
@@ -303,18 +229,6 @@ def test_payload_is_shown_without_its_secrets() -> None:
     assert "canary-1f0a" not in shown
     assert stored.data is not None
     assert b"canary-1f0a" in stored.data.value
-
-
-def test_sentences_link_to_the_resources_that_they_name() -> None:
-    """The longest name wins, a part of a longer name is not linked, and all other text stays as it is."""
-    core, core_2 = Ref("a.v1.Team", "default", "default", "core"), Ref("a.v1.Team", "default", "default", "core-2")
-    pieces = linked("Team core-2 and Team core-23, Team core.", {ref_text(each): each for each in (core, core_2)})
-    assert "".join(each["text"] for each in pieces) == "Team core-2 and Team core-23, Team core."
-    assert [(each["text"], each["ref"]["name"]) for each in pieces if "ref" in each] == [
-        ("Team core-2", "core-2"),
-        ("Team core", "core"),
-    ]
-    assert linked("<b>Team</b>", {}) == [{"text": "<b>Team</b>"}]
 
 
 def test_timeline_has_changes_and_reconciles_in_order_of_time() -> None:

@@ -13,10 +13,10 @@ from trio.testing import MockClock
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.page import PageHost, _host
-from headway.page._others import ASKED, MOST, Others
-from headway.page._overview import STUCK, Visible, charted, drawn_elsewhere, overview, picture
+from headway.page._others import ASKED, MOST
+from headway.page._overview import STUCK, Visible, drawn_elsewhere, overview, picture
 from headway.storage import MemoryBackend
-from headway.why import OBSERVE_SERVICE, Absent, ObserveHost
+from headway.why import OBSERVE_SERVICE, ObserveHost
 from tests.helpers.why_programs import Team, broken_app
 from tests.page.kit import EVERYTHING, open_shop, rule
 from tests.why.test_workers import ATTEND, attend, channel_to, nothing, types_only
@@ -127,23 +127,6 @@ async def test_hostile_answer_of_a_process_is_bounded_and_prevents_no_state() ->
         assert len(picture(page.graph, everything(), drawn)["boxes"]) == len(drawn) + 1 == 101
 
 
-async def test_absent_controller_is_shown_with_the_rights_of_the_caller() -> None:
-    """Also by a server that was restarted since, which knows the controller from the store alone."""
-    host = ObserveHost(nothing)
-    page = PageHost([types_only()], host, types_only().registry, MemoryBackend())
-    host.absent = [Absent("staff/teams", broken_app()[1].name, "web-1", 7.0)]
-    await page.others.ask()
-    await page.others.ask_stuck()
-    state = overview(page, everything(), ())
-    assert state["absent"] == [{"name": "staff/teams", "since": 7.0}]
-    assert [(each["name"], each["process"], each["state"], each["gone"]) for each in state["elsewhere"]] == [
-        ("staff/teams", "web-1", "gone", 7.0)
-    ]
-    assert [(each["controller"], each["state"]) for each in state["stuck"]["items"]] == [("staff/teams", "absent")]
-    state = overview(page, Visible(frozenset(), frozenset(), frozenset()), ())
-    assert (state["absent"], state["elsewhere"], state["stuck"]["items"]) == ([], [], [])
-
-
 async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_caller(autojump_clock: MockClock) -> None:
     """Bounded, asked once for all viewers, and without the number of what the caller may not see."""
     host = ObserveHost(nothing)
@@ -189,68 +172,4 @@ async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_call
         assert overview(page, Visible(frozenset(), teams, teams), ())["stuck"]["more"] == 7
         none = Visible(frozenset(), known, frozenset(each for each in known if each.kind != "Team"))
         assert overview(page, none, ())["stuck"] == {"items": [], "more": 0, "unreachable": []}
-        nursery.cancel_scope.cancel()
-
-
-async def test_rates_are_the_difference_of_two_answers(autojump_clock: MockClock) -> None:
-    """The first answer has none, and neither has a count that begins again a negative one."""
-    host = ObserveHost(nothing)
-    channel, others = channel_to(host), Others(host)
-    async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
-        await anext(questions)
-        rates = []
-        for count in (100, 120, 5):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(others.ask)
-                question = await anext(questions)
-                now = [observe_pb.ControllerNow(name="staff/teams", reconciles=count, failures=count // 10)]
-                await channel.unary(
-                    ANSWER, observe_pb.AnswerRequest(number=question.number, now=now), observe_pb.AnswerResponse
-                )
-            rates.append((others.seen[0].rate, others.seen[0].failures))
-            await trio.sleep(2)
-        assert rates == [(None, None), (10.0, 1.0), (0.0, 0.0)]
-
-
-async def test_history_of_a_worker_is_kept_for_the_next_viewer(autojump_clock: MockClock) -> None:
-    """With a question a minute while nobody watches, and under the process's name for those who may observe it."""
-    host = ObserveHost(nothing)
-    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())
-    async with (
-        channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions,
-        trio.open_nursery() as nursery,
-    ):
-        await anext(questions)
-        asked = 0
-
-        async def answer() -> None:
-            nonlocal asked
-            async for question in questions:
-                if question.now:
-                    asked += 1
-                    # Two reconciles a second, of which one fails.
-                    count = int(trio.current_time() * 2)
-                    now = [
-                        observe_pb.ControllerNow(name="staff/teams", reconciles=count, failures=count // 2, queued=7)
-                    ]
-                    message = observe_pb.AnswerRequest(number=question.number, now=now)
-                    await channel.unary(ANSWER, message, observe_pb.AnswerResponse)
-
-        nursery.start_soon(answer)
-        nursery.start_soon(page.follow)
-        await trio.sleep(600)
-        assert 8 <= asked <= 10
-        _, points = page.ring.since(0, charted(page, everything()))
-        history = [each["of"]["staff/teams web-1"] for each in points if each["of"]]
-        assert len(history) == asked - 1
-        assert [each[2:] for each in history] == [[7, 0]] * len(history)
-        assert {round(each[0], 1) for each in history} == {2.0}
-        assert {round(each[1], 1) for each in history} == {1.0}
-        others = frozenset(each for each in everything().known if each.kind != "Team")
-        assert charted(page, Visible(frozenset(), others, others)) == {}
-        with page.watching():
-            await trio.sleep(60)
-        _, points = page.ring.since(0, charted(page, everything()))
-        # Each point of a watched minute has its numbers.
-        assert all(each["of"] for each in points[-11:-1])
         nursery.cancel_scope.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
@@ -13,9 +12,8 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.api import Call
 from headway.errors import HeadwayError
 from headway.page import PageHost, PageService
-from headway.page._about import timeline
 from headway.storage import MemoryBackend
-from headway.why import OBSERVE_SERVICE, ControllerWhy, ObserveHost, PastReconcile, Why
+from headway.why import OBSERVE_SERVICE, ObserveHost, Why
 from tests.page import shop
 from tests.page.kit import EVERYTHING, open_shop, rule
 from tests.why.test_workers import ATTEND, CORE, attend, channel_to, nothing, types_only
@@ -98,14 +96,3 @@ async def test_shared_answer_is_reduced_to_the_rights_of_each_viewer() -> None:
         assert (written in told[0], "Invoice core" in told[0]) == (True, True)
         # Of what it may not know, a viewer learns the type and no name.
         assert (written in told[1], "Invoice core" in told[1], "Invoice" in told[1]) == (False, False, True)
-
-
-@pytest.mark.parametrize("first_attempts", [(1, 1, 1), (0, 0, 0)], ids=["this version", "an earlier worker"])
-def test_each_reconcile_of_a_timeline_has_an_id_of_its_own(first_attempts: tuple[int, ...]) -> None:
-    """A worker of an earlier version does not send the first attempt. The page shows one entry for each id."""
-    reconciles = [
-        PastReconcile(100.0 - number, "failed", 0.1 + number, 0.0, 1, first_attempt=first, first_seconds=first * number)
-        for number, first in enumerate(first_attempts)
-    ]
-    part = ControllerWhy(name="staff/teams", process="web-1", reconciles=reconciles)
-    assert len({entry["id"] for entry in timeline(Why(controllers=[part]))}) == len(reconciles)

@@ -7,10 +7,8 @@ import pytest
 import headway
 from headway import field
 from headway.why import sentences
-from tests.helpers.why_programs import Team, broken_app, part, told
 from tests.page import shop
 from tests.page.kit import EVERYTHING, Shop, open_shop, rule, until
-from tests.why.test_workers import types_only
 
 
 async def failing(running: Shop) -> None:
@@ -93,40 +91,6 @@ async def test_failed_key_is_retried_at_once() -> None:
         assert any("an operator" in each for each in sentences(why))
         for wrong in ({"controller": "shop/depots"}, {"type": "shop.v1.Nothing"}, {"name": 7}, {"name": "A B"}):
             assert (await visitor.change("POST", "/page/retry", {**body, **wrong})).status_code == 400, wrong
-
-
-async def test_worker_retries_a_failed_key_at_once() -> None:
-    """In the process that has it, and only by a controller that it runs."""
-    app, team = broken_app()
-    async with open_shop(app=types_only(), listen=["127.0.0.1:0"], writes=True) as running, running.visitor() as page:
-        await running.client.apply(team.new("core", Team()))
-        body = {"controller": "staff/teams", "type": "staff.v1.Team", "name": "core"}
-        assert (await page.change("POST", "/page/retry", body)).status_code == 400
-        workers = headway.open_workers(
-            running.engine.addresses, app, process="web-1", insecure=True, report=headway.events.ignore
-        )
-        async with workers:
-            first = await told(running.engine, team.id("core"), "waiting")
-            before = part(first).attempt
-            assert (await page.change("POST", "/page/retry", body)).status_code == 200
-            again = await told(running.engine, team.id("core"), "waiting", also=lambda it: it.attempt > before)
-            assert any("an operator" in each for each in sentences(again))
-            other = await page.change("POST", "/page/retry", {**body, "controller": "staff/leads"})
-            assert other.status_code == 400
-        assert (await page.change("POST", "/page/retry", body)).status_code == 400
-
-
-async def test_page_shows_long_numbers_as_numbers_and_writes_them_without_rounding() -> None:
-    """Unlike the JSON API, whose readers may round them."""
-    async with open_shop(writes=True) as running, running.visitor() as visitor:
-        cents = 2**53 + 1
-        answer = await visitor.change("PUT", "/page/api/shop/v1/invoice/a", {"data": {"order": "a", "cents": cents}})
-        assert f'"cents":{cents}' in answer.text
-        assert (await running.client.read(shop.INVOICE, "a")).data.cents == cents
-        api = await visitor.http.get("/api/shop/v1/invoice/a")
-        assert api.json()["data"]["cents"] == str(cents)
-        async with visitor.events("/page/resource?type=shop.v1.Invoice&name=a") as events:
-            assert (await events.next("resource"))["resource"]["data"]["cents"] == cents
 
 
 @pytest.mark.parametrize(

@@ -224,17 +224,6 @@ async def test_wait_idle_names_the_paused_controller_that_has_work(autojump_cloc
     assert noted.done == ["core"]
 
 
-async def test_paused_controller_is_not_called_broken(autojump_clock: MockClock) -> None:
-    """Its status says so, as a notice: a pause takes no process out of its load balancer."""
-    seen = Seen()
-    async with headway.open_engine("memory:", Noted().app, report=seen) as engine:
-        await pause_controller(engine.client, "staff/teams", "an audit")
-        await seen.wait(Paused)
-        status = engine.controllers["teams"].status()
-        assert (status.problem, status.cause) == ("", "")
-        assert (status.notice, status.brief_notice) == ("is paused: an audit", "is paused")
-
-
 class Beating:
     """A daemon that notes when it begins and ends."""
 
@@ -332,13 +321,6 @@ async def test_worker_that_may_not_write_pauses_obeys_them() -> None:
                 await resume_controller(engine.client, "staff/teams")
                 await noted.begun.wait()
         assert isinstance(seen.of(Paused, events.Reconciled)[0], Paused)
-
-
-@pytest.mark.parametrize("controller", ["teams", "", "staff/", "/teams", "staff teams", 7])
-async def test_name_without_its_app_is_refused(controller: str) -> None:
-    async with headway.open_engine("memory:", Noted().app, report=events.ignore) as engine:
-        with pytest.raises(InvalidArgument, match="'staff/teams'"):
-            await pause_controller(engine.client, controller)
 
 
 async def test_pause_under_a_name_that_no_process_would_find_is_refused() -> None:

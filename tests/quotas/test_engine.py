@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 import headway
 from headway import Condition, Request, ResourceType, Runtime, Scope, field
@@ -21,7 +20,6 @@ from headway.observe import Metrics
 from headway.quotas import QUOTA, Quota, QuotaInfo, list_quotas, quotas_now
 from headway.resource import NAMESPACE, Namespace
 from headway.storage import Backend, MemoryBackend, SqliteBackend, copy_store
-from headway.why import sentences
 from tests.helpers.etcd_server import EtcdServer
 
 
@@ -124,24 +122,6 @@ async def test_resources_in_a_full_namespace_can_be_deleted_and_updated(url: str
         with trio.fail_after(30):
             await until_gone(client, NAMESPACE, NAMESPACE.id("red"))
         assert (await info(client)).resources == 0
-
-
-async def test_why_shows_the_refused_write_of_a_controller(autojump_clock: MockClock) -> None:
-    """The sentence names the quota, its limit and its use."""
-    app, team = staff()
-    other = app.type("staff", "v1", "Badge", Badge)
-
-    @app.controller(manages=team, writes=[other])
-    async def teams(rt: Runtime, request: Request) -> None:
-        if rt.cache.get(team, request.id) is not None:
-            await rt.client.write(other.new(request.id.name, Badge()))
-
-    async with headway.open_engine("memory:", app, report=ignore) as engine:
-        await engine.client.write(quota("badges", group="staff", kind="Badge", max_resources=0))
-        made = await engine.client.write(team.new("a", Team()))
-        await trio.testing.wait_all_tasks_blocked()
-        said = " ".join(sentences(await engine.why(made.id)))
-        assert "quota 'badges' is exceeded: staff.Badge in partition default may have 0 resources and has 0" in said
 
 
 async def test_metrics_have_the_use_the_limit_and_the_refusals() -> None:

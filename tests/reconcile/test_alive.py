@@ -7,11 +7,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events
-from headway.cache import Cache, Informer
-from headway.reconcile import Lifetimes
-from headway.testing import one_shot
-from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
+from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
 
@@ -57,25 +53,6 @@ async def test_scope_is_canceled_when_the_deletion_begins_or_another_incarnation
         assert trio.current_time() - began < 2
         await trio.sleep(200)
         assert sorted(staff.ended[3:]) == [("replaced", False), ("stays", False)]
-
-
-async def test_scope_is_canceled_if_deletion_and_recreation_arrive_together() -> None:
-    """The cache then holds another incarnation."""
-    informer = Informer(TEAM, events.ignore)
-    informer.feed(chunk(stored("core", 3)))
-    informer.feed(end(3))
-    cache = Cache("teams", TEAM, [])
-    subscription = informer.subscribe([], lambda *_: None)
-    cache.open({TEAM.name: subscription})
-    lifetimes = Lifetimes(cache, [TEAM])
-    team = cache.get(TEAM, "core")
-    assert team is not None
-    with lifetimes.scope(team) as scope:
-        informer.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
-        lifetimes.cancel_ended(TEAM.name, subscription.drain())
-        assert scope.cancel_called
-    with lifetimes.scope(team) as scope:
-        assert scope.cancel_called
 
 
 async def test_scope_of_a_deleted_resource_is_canceled_at_once(autojump_clock: MockClock) -> None:
@@ -143,29 +120,3 @@ async def test_scope_of_an_uncached_type_is_refused(autojump_clock: MockClock) -
         await staff.write_team("core")
         await staff.wait_idle()
     assert "neither manages nor watches staff.v1.Account" in raised[0]
-
-
-async def test_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_clock: MockClock) -> None:
-    """Its own deletion mark counts, and an incarnation that the cache doesn't know yet is alive."""
-    staff = Staff()
-
-    @staff.app.controller(manages=staff.team, name="lives")
-    async def lives(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Do nothing."""
-
-    async with one_shot(staff.app, "lives") as shot:
-        (team,) = await shot.given(staff.team.new("core", Team()))
-
-        def is_over(*, uid: str = team.uid, version: int = int(team.version), marked: bool = False) -> bool:
-            message = team.message()
-            assert message.id is not None
-            message.id.uid, message.version = uid, str(version)
-            if marked:
-                message.metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            with shot.runtime.alive(staff.team.view(message)) as scope:
-                return scope.cancel_called
-
-        assert not is_over()
-        assert is_over(marked=True)
-        assert is_over(uid="former", version=1)
-        assert not is_over(uid="next", version=10_000)

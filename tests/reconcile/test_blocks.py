@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 from trio.testing import MockClock
 
 import headway
 from headway.errors import Closed, InvalidArgument
 from tests.helpers.pools import Pool, Summary
-from tests.helpers.resources import Account, Team
+from tests.helpers.resources import Team
 from tests.helpers.rig import Rig
 from tests.helpers.staff import Staff
 from tests.reconcile.test_outputs import _errors, _run
@@ -94,28 +92,6 @@ async def test_second_block_of_one_type_and_owner_is_refused_in_a_reconcile(auto
     assert "Apply all resources of this type in one block" in said[0]
 
 
-async def test_each_reconcile_may_open_its_block_of_outputs(autojump_clock: MockClock) -> None:
-    """A worker keeps nothing of one reconcile for the next, of the same key or another."""
-    staff, badge = Staff(), list[str]()
-
-    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
-    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-        team = rt.resource(request)
-        assert team is not None
-        async with rt.outputs(staff.account, owner=team) as wanted:
-            await wanted.apply(team.name, Account(login=team.name))
-        badge.append(team.name)
-
-    async with staff.open() as engine:
-        for _ in range(2):
-            await staff.write_team("core", str(len(badge)))
-            await staff.write_team("web", str(len(badge)))
-            await staff.wait_idle()
-        assert {each.name for each in await engine.client.list(staff.account)} == {"core", "web"}
-    assert len(badge) >= 4
-    assert not staff.errors()
-
-
 async def test_output_that_one_block_applies_with_two_contents_is_refused(autojump_clock: MockClock) -> None:
     """Each reconcile would store both in turn and so cause the next one. Equal contents do no harm."""
     rig, said = Rig(autojump_clock), list[str]()
@@ -147,41 +123,6 @@ async def test_output_that_one_block_applies_with_two_contents_is_refused(autoju
     }
 
 
-async def test_output_whose_apply_has_failed_may_be_applied_otherwise(autojump_clock: MockClock) -> None:
-    """Here the store refuses both, because the name is another owner's. Neither is a second apply."""
-    rig, said = Rig(autojump_clock), list[str]()
-
-    async def prepare(engine: headway.Engine) -> None:
-        another = await engine.client.apply(rig.pools.pool.new("b"))
-        await engine.client.apply(rig.pools.summary.new("taken", owner=another))
-
-    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
-            for members in (["ada"], ["grace"]):
-                with pytest.raises(InvalidArgument) as caught:
-                    await wanted.apply("taken", Summary(members=members))
-                said.append(str(caught.value))
-
-    await _run(rig, body, prepare)
-
-    assert _errors(rig) == []
-    assert len(said) == 2
-    assert all("owner" in text and "second apply()" not in text for text in said)
-
-
-async def test_kept_output_must_be_a_resource(autojump_clock: MockClock) -> None:
-    rig, said = Rig(autojump_clock), list[str]()
-
-    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
-            with pytest.raises(InvalidArgument) as caught:
-                cast("Any", wanted).keep("ada")
-            said.append(str(caught.value))
-
-    await _run(rig, body)
-    assert said == ["keep() expects a resource, as rt.cache.get(...) returns it, not 'ada'"]
-
-
 async def test_conditions_outside_of_their_block_are_refused(autojump_clock: MockClock) -> None:
     """They would not be written."""
     staff, said = Staff(), list[str]()
@@ -211,32 +152,4 @@ async def test_conditions_outside_of_their_block_are_refused(autojump_clock: Moc
         f"set(): the block is not open: {right}",
         f"unset(): the block is not open: {right}",
         f"set(): the block has ended: {right}",
-    ]
-
-
-async def test_block_that_is_opened_in_another_way_says_what_to_write(autojump_clock: MockClock) -> None:
-    """Python's own error for ``with`` names a protocol, and that for ``await`` names an object."""
-    rig, said = Rig(autojump_clock), list[str]()
-
-    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        blocks: list[Any] = [
-            rt.outputs(rig.pools.summary, owner=pool),
-            rt.conditions(pool),
-            rt.finalizer(pool),
-            rt.client.watch(rig.pools.pool),
-        ]
-        for block in blocks:
-            with pytest.raises(InvalidArgument, match="`with` cannot open an async block") as caught, block:
-                pass
-            said.append(str(caught.value).partition(": ")[2])
-            with pytest.raises(InvalidArgument, match="`await` cannot open an async block"):
-                await block
-
-    await _run(rig, body)
-    assert _errors(rig) == []
-    assert said == [
-        "write `async with rt.outputs(TYPE, owner=resource) as wanted:`",
-        "write `async with rt.conditions(resource) as conditions:`",
-        "write `async with rt.finalizer(resource) as guarded:`",
-        "write `async with client.watch(TEAM) as events:`",
     ]

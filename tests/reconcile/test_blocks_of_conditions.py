@@ -68,17 +68,6 @@ async def test_block_that_restores_the_first_status_is_written(*, cached: bool) 
             assert await stored(shot, resource) == [("Ready", TRUE if state else FALSE)]
 
 
-async def test_block_around_another_one_keeps_its_conditions() -> None:
-    async with shot_of_staff() as (staff, shot):
-        team = await shot.client.apply(staff.team.new("core", Team()))
-        async with shot.runtime.conditions(team) as outer:
-            outer.set("Ready", False)
-            async with shot.runtime.conditions(team) as inner:
-                inner.set("Checked", True)
-            outer.set("Ready", True)
-        assert await stored(shot, team) == [("Checked", TRUE), ("Ready", TRUE)]
-
-
 class FoundInCache:
     """A cache of at most one resource."""
 
@@ -105,18 +94,6 @@ def newest(statuses: NewestStatuses, resource: headway.Resource[Team]) -> str:
     return status.conditions[0].type
 
 
-def test_newest_status_is_that_of_the_highest_version() -> None:
-    """A strong read may be newer than the cache, and a program may hold an old resource."""
-    cache: Any = FoundInCache(at(9).message())
-    statuses = NewestStatuses(cache)
-    assert [newest(statuses, at(version)) for version in (8, 9, 10)] == ["9", "9", "10"]
-    cache.message = None
-    statuses.note(at(9), "look")
-    assert [newest(statuses, at(version)) for version in (8, 9, 10)] == ["9", "9", "10"]
-    assert newest(statuses, at(8, uid="u2")) == "8"
-    assert statuses.get(at(8), "other") is None
-
-
 def test_own_statuses_that_are_kept_are_bounded() -> None:
     cache: Any = FoundInCache(None)
     statuses = NewestStatuses(cache)
@@ -129,19 +106,3 @@ def test_own_statuses_that_are_kept_are_bounded() -> None:
     statuses.note(at(10, uid="cached"), "look")
     cache.message = None
     assert newest(statuses, at(8, uid="cached")) == "8"
-
-
-@pytest.mark.parametrize("given", [None, "core", Staff().team.id("core")])
-async def test_conditions_of_anything_but_a_resource_are_refused_at_once(given: Any) -> None:
-    async with shot_of_staff() as (_, shot):
-        with pytest.raises(
-            headway.errors.InvalidArgument, match=r"rt.conditions\(\) expects a resource, as rt.resource"
-        ):
-            shot.runtime.conditions(given)
-
-
-@pytest.mark.parametrize("given", [None, "core", Staff().team.id("core")])
-async def test_resource_of_anything_but_a_request_is_refused(given: Any) -> None:
-    async with shot_of_staff() as (_, shot):
-        with pytest.raises(headway.errors.InvalidArgument, match=r"not .*: for a name or an id use rt.cache.get"):
-            shot.runtime.resource(given)

@@ -13,8 +13,8 @@ import headway
 from headway import ConditionState
 from headway.cache import Cache
 from headway.reconcile import NewestStatuses
-from headway.testing import ScriptedChannel, one_shot, simulation
-from tests.helpers.resources import Account, Team
+from headway.testing import simulation
+from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
 TRUE, FALSE, UNKNOWN = ConditionState.TRUE, ConditionState.FALSE, ConditionState.UNKNOWN
@@ -66,44 +66,6 @@ async def test_conditions_are_written_once_and_only_if_they_differ(autojump_cloc
         assert observed.status["say"].observed_generation == observed.generation
 
 
-async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> None:
-    """A condition for a newer generation counts as changed."""
-    channel = ScriptedChannel()
-    staff = ConditionsRig(lambda conditions, _: conditions.set("Ready", True))
-
-    def calls() -> int:
-        return [call.method for call in channel.done].count("WriteStatus")
-
-    async with staff.open(wrap_channel=channel.over) as engine:
-        for number, members in enumerate(("ada", "bob"), start=1):
-            await staff.write_team("core", members)
-            await staff.wait_idle()
-            assert (calls(), staff.runs) == (number, 2 * number)
-            stored = await engine.client.read(staff.team, "core")
-            assert stored.status["say"].observed_generation == stored.generation
-
-
-async def test_apply_compares_with_the_cache(autojump_clock: MockClock) -> None:
-    """`rt.apply` makes no call when nothing differs, and reads nothing from the store."""
-    channel, staff = ScriptedChannel(), Staff()
-
-    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.same_name())])
-    async def make(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-        team = rt.resource(request)
-        if team is not None:
-            await rt.apply(staff.account.new(team.name, Account(login=",".join(team.data.members))))
-
-    async with staff.open(wrap_channel=channel.over) as engine:
-        for number, members in enumerate(("ada", "ada", "bob"), start=1):
-            team = await staff.write_team("core", members)
-            team.metadata["number"] = str(number)
-            await engine.client.write(team)
-            await staff.wait_idle()
-        assert (await engine.client.read(staff.account, "core")).data.login == "bob"
-    methods = [call.method for call in channel.done]
-    assert (methods.count("Write"), methods.count("Read")) == (2, 0)
-
-
 async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_clock: MockClock) -> None:
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
         if team.data.members == ["a"]:
@@ -140,25 +102,6 @@ async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockCl
         await staff.write_team("core", "ada")
         await staff.wait_idle()
         assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", TRUE, "", "")]
-
-
-async def test_block_that_raises_with_nothing_set_does_not_renew_the_conditions(autojump_clock: MockClock) -> None:
-    """Otherwise the old conditions would hold for a generation that was never reconciled."""
-
-    def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
-        if not team.data.members:
-            raise headway.PermanentFailure("nobody")
-        conditions.set("Ready", True)
-
-    staff = ConditionsRig(body, failure=None)
-    async with staff.open():
-        await staff.write_team("core", "ada")
-        await staff.wait_idle()
-        await staff.write_team("core")
-        await staff.wait_idle()
-        team = await staff.engine.client.read(staff.team, "core")
-        assert await staff.stored() == [("Ready", TRUE, "", "")]
-        assert team.status["say"].observed_generation != team.generation
 
 
 async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: MockClock) -> None:
@@ -252,27 +195,6 @@ def test_invalid_condition_is_refused_when_it_is_set(type: Any, state: Any, word
     assert "Ready" not in conditions
 
 
-async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) -> None:
-    """A cancellation says nothing about the resource."""
-    staff = Staff()
-
-    @staff.app.controller(manages=staff.team, name="says")
-    async def says(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Do nothing."""
-
-    async with one_shot(staff.app, "says") as shot:
-        (team,) = await shot.given(staff.team.new("core", Team()))
-
-        async def interrupted() -> None:
-            async with shot.runtime.conditions(team, failure="Ready") as conditions:
-                conditions.set("Seen", True)
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            await interrupted()
-        assert (await shot.client.read(staff.team, "core")).status == {}
-
-
 async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(autojump_clock: MockClock) -> None:
     """Users change the resource before its status is written. A write of payload or metadata replaces no status."""
     staff = Staff()
@@ -291,26 +213,6 @@ async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(
         third = await client.write(stored)
         assert third.status["look"].observed_generation == first.generation
         assert third.generation != second.generation
-
-
-@pytest.mark.parametrize(
-    ("text", "stored"),
-    [("x" * 70_000, "x" * 16_384 + "… (53,616 more)"), ("no such file: caf\udce9", r"no such file: caf\udce9")],
-    ids=["long", "surrogate"],
-)
-async def test_failure_is_stored_whatever_the_text_of_its_error(
-    autojump_clock: MockClock, text: str, stored: str
-) -> None:
-    """A text that is too long for a status is cut, with a mark, and one that is not Unicode is escaped."""
-
-    def body(_: headway.Conditions[Team], __: headway.Resource[Team]) -> None:
-        raise headway.PermanentFailure(text)
-
-    staff = ConditionsRig(body)
-    async with staff.open():
-        await staff.write_team("core")
-        await trio.sleep(0.001)
-        assert await staff.stored() == [("Ready", FALSE, "PermanentFailure", stored)]
 
 
 TAKEN, FULL = ValueError("port 80 is taken"), OSError("the disk is full")

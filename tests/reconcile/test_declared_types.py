@@ -77,14 +77,6 @@ async def test_write_of_an_undeclared_type_is_refused(body: Body, autojump_clock
     assert await tried(body, reads=[]) == ""
 
 
-async def test_status_write_counts_as_a_write(autojump_clock: MockClock) -> None:
-    async def say(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
-        await rt.client.write_status(team, "look", [headway.Condition("Ready", headway.ConditionState.TRUE)])
-
-    assert "doesn't declare that it writes staff.v1.Team" in await tried(say, writes=["account"])
-    assert await tried(say, writes=["team"]) == ""
-
-
 Read = Callable[[headway.Runtime, headway.ResourceType[Any]], Awaitable[object]]
 
 
@@ -130,14 +122,6 @@ async def test_read_of_an_undeclared_type_is_refused(read: Read, autojump_clock:
         in (refused["Other"])
     )
     assert not staff.errors()
-
-
-async def test_read_of_all_types_is_refused_if_reads_are_declared(autojump_clock: MockClock) -> None:
-    async def owned(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
-        await rt.client.list_by_owner(team)
-
-    assert "list_by_owner reads every type" in await tried(owned, reads=["team", "account"])
-    assert await tried(owned, writes=[]) == ""
 
 
 async def test_watch_counts_as_a_read(autojump_clock: MockClock) -> None:

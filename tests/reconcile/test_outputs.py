@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 import trio
@@ -11,11 +10,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.errors import AlreadyExists, Conflict, InvalidArgument, PayloadError, PermanentFailure
+from headway.errors import AlreadyExists, Conflict, InvalidArgument
 from headway.events import Reconciled
-from headway.protobuf import copy_message
-from headway.reconcile import RECONCILING
-from headway.testing import one_shot
 from tests.helpers.pools import Member, Pool, Summary
 from tests.helpers.resources import Account, Team
 from tests.helpers.rig import Rig
@@ -92,49 +88,6 @@ async def test_unchanged_output_is_not_written(autojump_clock: MockClock) -> Non
     await _run(rig, body)
 
     assert len(set(commits)) == 1
-
-
-async def test_unchanged_outputs_are_compared_without_a_copy(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A roll-up over thousands of resources applies all of them after each change. A payload is still checked."""
-    rig = Rig(autojump_clock)
-    copies = 0
-
-    def counted(message: Any) -> Any:
-        nonlocal copies
-        copies += 1
-        return copy_message(message)
-
-    monkeypatch.setattr("headway.resource._resource.copy_message", counted)
-    counts: list[int] = []
-
-    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        for metadata in ({}, {"color": "red"}, {"color": "red"}):
-            before = copies
-            async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
-                for number in range(20):
-                    await wanted.apply(f"s{number}", Summary(members=["old"]), metadata=metadata)
-            counts.append(copies - before)
-            # A second block in one reconcile would prune what the first has applied.
-            RECONCILING.get().outputs().clear()  # type: ignore[union-attr]
-        odd = Summary(members=["old"])
-        odd.member = "old"  # type: ignore[attr-defined]
-        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
-            with pytest.raises(PayloadError, match="no field 'member'"):
-                await wanted.apply("s1", odd, metadata={"color": "red"})
-            raise PermanentFailure("keep them")
-
-    async def prepare(engine: headway.Engine) -> None:
-        for number in range(20):
-            await _summary(engine, rig, f"s{number}")
-
-    await _run(rig, body, prepare)
-    assert (counts[0], counts[2]) == (0, 0)
-    assert counts[1] > 0
-    assert set(_errors(rig)) == {PermanentFailure}
-    stored = rig.store.resources(rig.pools.summary)["s1"]
-    assert stored.metadata == {"color": "red"}
 
 
 async def test_output_that_changes_before_its_apply_is_awaited_is_applied(autojump_clock: MockClock) -> None:
@@ -265,24 +218,6 @@ async def test_owner_made_again_takes_its_name_back_when_the_old_output_is_gone(
     assert {each.split("(")[0] for each in staff.errors()} == {"InvalidArgument"}
 
 
-async def test_only_outputs_of_the_owner_itself_are_pruned(autojump_clock: MockClock) -> None:
-    """An owner of another type with the same name is another owner."""
-    rig = Rig(autojump_clock)
-
-    async def prepare(engine: headway.Engine) -> None:
-        await _summary(engine, rig, "of-the-pool")
-        namesake = await engine.client.apply(rig.pools.member.new("a", Member(pool="a")))
-        await engine.client.apply(rig.pools.summary.new("of-the-member", Summary(members=["old"]), owner=namesake))
-
-    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        async with rt.outputs(rig.pools.summary, owner=pool):
-            pass
-
-    await _run(rig, body, prepare)
-
-    assert list(rig.store.resources(rig.pools.summary)) == ["of-the-member"]
-
-
 async def test_output_marked_for_deletion_is_left_to_its_finalizers(autojump_clock: MockClock) -> None:
     """Pruning marks an output that a finalizer holds once."""
     rig = Rig(autojump_clock)
@@ -353,27 +288,6 @@ async def test_outputs_default_to_the_tenancy_of_the_owner(autojump_clock: MockC
     assert not staff.errors()
 
 
-async def test_output_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:
-    """It waits for its finalizers, so another call would change nothing."""
-    staff = Staff()
-
-    @staff.app.controller(
-        manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())], name="prunes"
-    )
-    async def prunes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-        team = rt.resource(request)
-        assert team is not None
-        async with rt.outputs(staff.account, owner=team):
-            """Nothing is wanted."""
-
-    async with one_shot(staff.app, "prunes") as shot:
-        (team,) = await shot.given(staff.team.new("core", Team()))
-        held = staff.account.new("ada", Account(), owner=team, metadata={"finalizers": "hold"})
-        await shot.given(held)
-        assert [each.what for each in (await shot.reconcile("core")).written] == ["delete"]
-        assert (await shot.reconcile("core")).written == ()
-
-
 async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clock: MockClock) -> None:
     """The hook's additions are not a difference: one write, and no further one in the reconcile that it triggers."""
     staff = Staff()
@@ -402,31 +316,3 @@ async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clo
         assert (await engine.client.read(badge, "ada")).version == first.version
     assert not staff.events_of(events.SelfTriggered)
     assert not staff.errors()
-
-
-async def test_argument_of_another_kind_is_named(autojump_clock: MockClock) -> None:
-    """The owner may be None where a key has been deleted, and a payload is easily given in place of its resource."""
-    staff, said = Staff(), list[str]()
-
-    async def teams(rt: headway.Runtime, request: headway.Request) -> None:
-        anything: Any = rt
-        team = rt.cache.get(staff.team, request.id)
-        for type, owner in ((Account, team), (staff.account, None), (staff.account, "core")):
-            with pytest.raises(InvalidArgument) as caught:
-                anything.outputs(type, owner=owner)
-            said.append(str(caught.value))
-        with pytest.raises(InvalidArgument) as caught:
-            await anything.apply(Account(login="ada"))
-        said.append(str(caught.value))
-
-    staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])(teams)
-    async with headway.open_engine("memory:", staff.app, report=staff.events.append) as engine:
-        await engine.client.apply(staff.team.new("core"))
-        with trio.fail_after(60):
-            await engine.wait_idle()
-    assert said == [
-        f"outputs() expects a resource type, as app.type(...) returns it, not {Account!r}",
-        "outputs(): owner must be a resource, not None: call it only after rt.cache.get(...) has found the owner",
-        "outputs(): owner must be a resource, not 'core': call it only after rt.cache.get(...) has found the owner",
-        "apply() expects a resource, as made by TYPE.new(name, data), not Account(login='ada')",
-    ]

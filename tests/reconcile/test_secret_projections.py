@@ -116,23 +116,6 @@ async def test_reconciler_shows_no_secret_that_it_has_read_in_a_projection(read:
     assert error.startswith("ValueError: north green (redacted)")
 
 
-async def test_secret_that_only_the_projection_declares_is_removed() -> None:
-    """Here it is made from one of the whole resource. The reconciler changes its copy."""
-    program = Program(Declared)
-    program.door = headway.projection(program.whole, Declared, lambda each: Declared(label=each.data.code[::-1]))
-
-    @program.app.controller(manages=program.site, watches=[headway.watch(program.door, nothing)])
-    async def sites(rt: headway.Runtime, _: headway.Request[Site]) -> None:
-        with trio.fail_after(PATIENCE):
-            while (door := await by_list(rt.cache, program)) is None:  # noqa: ASYNC110  # a read has no event
-                await trio.sleep(0.01)
-        label, door.data.label = door.data.label, ""
-        raise ValueError(f"{label} is no {CODE}")
-
-    # The reconciler has never seen the other one.
-    assert await program.error(events.Reconciled) == f"ValueError: (redacted) is no {CODE}"
-
-
 async def test_controller_and_daemon_of_a_projection_show_no_secret_of_it() -> None:
     for kind in (events.Reconciled, events.DaemonEnded):
         program = Program(Plain)
@@ -169,17 +152,3 @@ async def test_mapper_and_index_of_a_projection_show_no_secret_of_it() -> None:
         async def sites(_: headway.Runtime, __: headway.Request[Site]) -> None: ...
 
         assert await program.error(kind) == "ValueError: door (redacted)"
-
-
-async def test_projection_keeps_only_the_secrets_that_it_contains() -> None:
-    app = headway.App("sites")
-    door = app.type("sites", "v1", "Door", Door)
-    made = door.new("front", Door(code=CODE, keys=[b"canary-0815", b"other"], color="green"))
-    plain = projected(door, Plain)
-    message = made.message()
-    assert plain.view(plain.project(message)).carried_secrets == (CODE, b"canary-0815", b"other")
-    color = headway.projection(door, Plain, lambda each: Plain(label=each.data.color))
-    assert color.view(color.project(message)).carried_secrets == ()
-    assert color.view(color.without_payload(message)).carried_secrets == ()
-    first = headway.projection(door, Plain, lambda each: Plain(key=each.data.keys[0]))
-    assert first.view(first.project(message)).carried_secrets == (b"canary-0815",)

@@ -289,29 +289,6 @@ async def test_secret_of_an_earlier_reconcile_is_no_secret_of_the_next() -> None
     assert [story(each) for each in failed[:2]] == ["ValueError: (redacted)", f"ValueError: {CODE}"]
 
 
-async def test_secret_of_the_reconciled_resource_is_removed_though_it_was_not_read_from_the_cache() -> None:
-    """Here the reconciler has it from the client."""
-    program = Program()
-    failed: list[BaseException] = []
-
-    @program.app.controller(manages=program.door, backoff=headway.Backoff(60, 60))
-    async def doors(rt: headway.Runtime, request: headway.Request[Door]) -> None:
-        raise ValueError((await rt.client.read(program.door, request.id)).data.code)
-
-    def note(event: object) -> None:
-        if isinstance(event, events.Reconciled) and event.error is not None:
-            failed.append(event.error)
-
-    async with headway.open_engine("memory:", program.app, report=note) as engine:
-        await engine.client.apply(program.door.new("front", Door(code=CODE)))
-
-        async def ended() -> bool | None:
-            return bool(failed) or None
-
-        await eventually(ended)
-    assert story(failed[0]) == "ValueError: (redacted)"
-
-
 async def test_condition_of_a_failure_shows_no_secret_that_the_reconcile_has_read() -> None:
     """The secret is of another resource than the one that has the condition."""
     program = Program()

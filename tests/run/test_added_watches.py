@@ -45,21 +45,6 @@ async def test_every_reconcile_may_add_the_same_watch(autojump_clock: MockClock)
     assert staff.errors() == []
 
 
-async def test_declared_watch_is_already_there(autojump_clock: MockClock) -> None:
-    staff, done = Staff(), list[str]()
-
-    @staff.app.controller(manages=staff.team, watches=[watch_accounts(staff)])
-    async def look(rt: headway.Runtime, request: headway.Request) -> None:
-        await rt.watch(watch_accounts(staff))
-        done.append(request.id.name)
-
-    async with staff.open():
-        await staff.write_team("core")
-        await staff.wait_idle()
-    assert done == ["core"]
-    assert runs(staff) == (0, 1, 0)
-
-
 async def test_initialiser_adds_a_watch_once(autojump_clock: MockClock) -> None:
     """The run that begins afterwards calls the initialiser again, which continues this time."""
     staff, told = Staff(), list[str]()
@@ -98,31 +83,6 @@ async def test_on_start_adds_a_watch_before_anything_is_mapped(autojump_clock: M
     assert staff.events_of(events.CallbackFailed) == []
 
 
-async def test_source_adds_a_watch(autojump_clock: MockClock) -> None:
-    """The source begins again with the next run."""
-    staff, told = Staff(), list[str]()
-    wanted = trio.Event()
-
-    async def source(rt: headway.Runtime, _: headway.sources.Enqueue) -> None:
-        await wanted.wait()
-        await rt.watch(watch_accounts(staff))
-        told.append("watched")
-
-    @staff.app.controller(manages=staff.team, sources={"types": source})
-    async def look(_: headway.Runtime, request: headway.Request) -> None:
-        told.append(request.id.name)
-
-    async with staff.open():
-        await write_account(staff, "ada", "core")
-        await staff.wait_idle()
-        assert told == []
-        wanted.set()
-        await trio.sleep(1)
-        await staff.wait_idle()
-    assert sorted(told) == ["core", "watched"]
-    assert runs(staff) == (1, 2, 1)
-
-
 async def test_daemon_and_timer_add_watches(autojump_clock: MockClock) -> None:
     """Each begins again with the next run, whose cache has the type."""
     staff, told = Staff(), list[str]()
@@ -146,23 +106,6 @@ async def test_daemon_and_timer_add_watches(autojump_clock: MockClock) -> None:
     assert sorted(told) == ["daemon core 1", "timer core 1"]
     assert runs(staff) == (1, 2, 1)
     assert [each.error for each in staff.events_of(events.DaemonEnded)] == [None]
-
-
-async def test_several_watches_in_one_call_end_one_run(autojump_clock: MockClock) -> None:
-    staff, done = Staff(), list[str]()
-    laptop = staff.app.type("staff", "v1", "Laptop", Account)
-
-    @staff.app.controller(manages=staff.team)
-    async def look(rt: headway.Runtime, request: headway.Request) -> None:
-        await rt.watch(watch_accounts(staff), headway.watch(laptop, headway.mappers.owner()))
-        done.append(request.id.name)
-
-    async with staff.open() as engine:
-        await staff.write_team("core")
-        await staff.wait_idle()
-        assert len(engine.controllers["look"].status().added_watches) == 2
-    assert done == ["core"]
-    assert runs(staff) == (2, 2, 1)
 
 
 async def test_reconciles_that_add_different_watches_at_once_all_continue(autojump_clock: MockClock) -> None:

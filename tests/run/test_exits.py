@@ -15,6 +15,8 @@ import headway
 from headway import events
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
+from tests.run import test_stray_cancelled as places
+from tests.run.test_stray_cancelled import Program
 
 
 class Odd(BaseException):
@@ -25,150 +27,69 @@ EXITS = [SystemExit, GeneratorExit, asyncio.CancelledError, Odd]
 Exit = type[BaseException]
 
 
-class Program:
-    """An app with a controller of teams that exits on request, and a controller of accounts that doesn't.
-
-    Attributes:
-        times: how often it exits.
-        accounts, teams: what was reconciled to the end.
-    """
-
-    def __init__(self, exit: Exit, times: int = 2) -> None:
-        self.staff = Staff()
-        self.exit = exit
-        self.times = times
-        self.accounts: list[str] = []
-        self.teams: list[str] = []
-
-        @self.staff.app.controller(manages=self.staff.account)
-        async def accounts(_: headway.Runtime, request: headway.Request) -> None:
-            self.accounts.append(request.id.name)
-
-    def leave(self, *_: object) -> Any:
-        """Raise the exit as often as requested."""
-        if self.times:
-            self.times -= 1
-            raise self.exit
-
-    async def leave_async(self, *_: object) -> None:
-        self.leave()
-
-    def controller(self, **options: Any) -> None:
-        @self.staff.app.controller(manages=self.staff.team, **options)
-        async def teams(_: headway.Runtime, request: headway.Request) -> None:
-            self.teams.append(request.id.name)
-
-    async def run(self) -> list[events.RunEnded]:
-        """Write a team and an account, check that both are reconciled in the end, and return the runs that failed."""
-        async with self.staff.open() as engine:
-            await trio.sleep(30)
-            await self.staff.write_team("core")
-            await engine.client.apply(self.staff.account.new("ada", Account()))
-            await trio.sleep(200)
-            await self.staff.wait_idle()
-            assert self.times == 0
-            assert "ada" in self.accounts
-            assert "core" in self.teams
-        return [ended for ended in self.staff.events_of(events.RunEnded) if ended.error is not None]
-
-    async def check(self) -> None:
-        """Check that the controller of teams was run again each time, and that no other controller was."""
-        ended = await self.run()
-        assert [(each.controller, type(each.error)) for each in ended] == [("staff/teams", self.exit)] * 2
-
-
-def _in_reconcile(program: Program) -> None:
-    @program.staff.app.controller(manages=program.staff.team)
-    async def teams(_: headway.Runtime, request: headway.Request) -> None:
-        program.leave()
-        program.teams.append(request.id.name)
-
-
 def _in_task(program: Program) -> None:
     @program.staff.app.controller(manages=program.staff.team)
     async def teams(_: headway.Runtime, request: headway.Request) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.sleep, 1)
-            nursery.start_soon(program.leave_async)
-        program.teams.append(request.id.name)
+            nursery.start_soon(trio.sleep, 2)
+            nursery.start_soon(program.fail_later)
+        program.done.append(request.id.name)
 
 
-def _in_mapper(program: Program) -> None:
-    def mapper(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
-        program.leave()
-        return [program.staff.team.id(account.name)]
+async def run(program: Program) -> list[events.RunEnded]:
+    """Write a team and an account, check that the team is reconciled in the end, and return the runs that failed."""
+    staff, accounts = program.staff, list[str]()
 
-    program.controller(watches=[headway.watch(program.staff.account, mapper)])
+    @staff.app.controller(manages=staff.account)
+    async def others(_: headway.Runtime, request: headway.Request) -> None:
+        accounts.append(request.id.name)
 
-
-def _in_predicate(program: Program) -> None:
-    def when(_: object, __: object) -> bool:
-        program.leave()
-        return True
-
-    program.controller(when=when)
-
-
-def _in_source(program: Program) -> None:
-    program.controller(sources={"clock": lambda_async(program)})
-
-
-def lambda_async(program: Program) -> Callable[..., Any]:
-    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
-        await trio.sleep(5)
-        program.leave()
-
-    return source
+    async with staff.open() as engine:
+        await trio.sleep(30)
+        await staff.write_team("core")
+        await engine.client.apply(staff.account.new("core", Account()))
+        await trio.sleep(200)
+        await staff.wait_idle()
+        assert program.times == 0
+        assert accounts == ["core"]
+        assert "core" in program.done
+    return [ended for ended in staff.events_of(events.RunEnded) if ended.error is not None]
 
 
-def _in_initialiser(program: Program) -> None:
-    program.controller(initialiser=program.leave_async)
+async def check(program: Program) -> None:
+    """Check that the controller of teams was run again each time, and that no other controller was."""
+    ended = await run(program)
+    assert [(each.controller, type(each.error)) for each in ended] == [("staff/teams", program.error)] * 2
 
 
-def _in_daemon(program: Program) -> None:
-    @program.staff.app.daemon(program.staff.team)
-    async def teams(_: headway.Runtime, team: headway.Resource[Team]) -> None:
-        program.leave()
-        program.teams.append(team.name)
-
-
-def _in_timer(program: Program) -> None:
-    @program.staff.app.timer(program.staff.team, every=1000)
-    async def teams(_: headway.Runtime, team: headway.Resource[Team]) -> None:
-        program.leave()
-        program.teams.append(team.name)
-
-
-PLACES = [
-    _in_reconcile,
+Place = Callable[[Program], None]
+PLACES: list[Place] = [
+    places._in_reconcile,
     _in_task,
-    _in_mapper,
-    _in_predicate,
-    _in_source,
-    _in_initialiser,
-    _in_daemon,
-    _in_timer,
+    places._in_mapper,
+    places._in_predicate,
+    places._in_source,
+    places._in_initialiser,
+    places._in_daemon,
+    places._in_timer,
 ]
 
 
 @pytest.mark.parametrize(
-    "exit", [EXITS[0], *(pytest.param(each, marks=pytest.mark.wide) for each in EXITS[1:-1]), EXITS[-1]]
+    ("place", "exit"), [*((each, SystemExit) for each in PLACES), *((PLACES[0], each) for each in EXITS[1:])]
 )
-@pytest.mark.parametrize("place", PLACES)
-async def test_c10_exit_restarts_its_controller_only(
-    place: Callable[[Program], None], exit: Exit, autojump_clock: MockClock
-) -> None:
+async def test_c10_exit_restarts_its_controller_only(place: Place, exit: Exit, autojump_clock: MockClock) -> None:
     """Other controllers continue, nothing is lost, and the report has the same error object."""
     program = Program(exit)
     place(program)
-    await program.check()
+    await check(program)
 
 
 async def test_exit_of_a_reconcile_is_reported_with_its_key(autojump_clock: MockClock) -> None:
     """The end of the run alone would not show which of thousands of keys raised it."""
     program = Program(SystemExit)
-    _in_reconcile(program)
-    await program.check()
+    places._in_reconcile(program)
+    await check(program)
     failed = [each for each in program.staff.events_of(events.Reconciled) if each.outcome == "failed"]
     assert [(each.id.name, type(each.error)) for each in failed] == [("core", SystemExit)] * 2
 
@@ -197,22 +118,22 @@ async def test_on_stop_gets_the_exit_that_ended_its_run(autojump_clock: MockCloc
     def on_stop(_: headway.Runtime, error: BaseException | None) -> None:
         heard.append(type(error))
 
-    program.controller(initialiser=program.leave_async, on_stop=on_stop)
-    await program.check()
+    program.controller(initialiser=program.fail_later, on_stop=on_stop)
+    await check(program)
     assert heard == [SystemExit, SystemExit, type(None)]
 
 
-@pytest.mark.parametrize("exit", EXITS)
-async def test_exit_of_a_callback_fails_that_callback_only(exit: Exit, autojump_clock: MockClock) -> None:
+async def test_exit_of_a_callback_fails_that_callback_only(autojump_clock: MockClock) -> None:
     """The exit is reported like any other error of the callback."""
-    program = Program(exit, times=1)
-    program.controller(on_start=program.leave)
-    assert await program.run() == []
+    program = Program(SystemExit)
+    program.times = 1
+    places._in_on_start(program)
+    assert await run(program) == []
     [failed] = program.staff.events_of(events.CallbackFailed)
-    assert type(failed.error) is exit
+    assert type(failed.error) is SystemExit
 
 
-@pytest.mark.parametrize("exit", EXITS)
+@pytest.mark.parametrize("exit", [SystemExit, Odd])
 async def test_exit_of_an_index_function_or_projection_drops_that_resource_only(
     exit: Exit, autojump_clock: MockClock
 ) -> None:
@@ -241,8 +162,7 @@ def _exit(exit: Exit) -> Any:
     raise exit
 
 
-@pytest.mark.parametrize("exit", EXITS)
-@pytest.mark.parametrize("name", ["mutate", "validate"])
+@pytest.mark.parametrize(("name", "exit"), [("mutate", SystemExit), ("validate", Odd)])
 async def test_exit_of_a_hook_fails_that_write_only(name: str, exit: Exit, autojump_clock: MockClock) -> None:
     """The caller's error says that the hook failed."""
     app, heard = headway.App("staff"), list[object]()
@@ -260,15 +180,13 @@ async def test_exit_of_a_hook_fails_that_write_only(name: str, exit: Exit, autoj
     assert type(failed.error) is exit
 
 
-@pytest.mark.parametrize("place", PLACES)
-async def test_interrupt_ends_the_engine_wherever_it_is_raised(
-    place: Callable[[Program], None], autojump_clock: MockClock
-) -> None:
+@pytest.mark.parametrize("place", [places._in_reconcile, places._in_mapper, places._in_source, places._in_timer])
+async def test_interrupt_ends_the_engine_wherever_it_is_raised(place: Place, autojump_clock: MockClock) -> None:
     """Python raises it in whatever code runs when a user presses Ctrl-C."""
     program = Program(KeyboardInterrupt)
     place(program)
     with pytest.raises(BaseException) as caught:  # noqa: PT011  # a group, or what is in it
-        await program.run()
+        await run(program)
     assert _leaves(caught.value) == {KeyboardInterrupt}
 
 

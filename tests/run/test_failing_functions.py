@@ -15,7 +15,6 @@ import headway
 from headway import events
 from headway.base import story
 from headway.errors import Conflict
-from headway.observe import Metrics
 from tests.helpers.pools import Member
 from tests.helpers.resources import Account, Team
 from tests.helpers.rig import Rig
@@ -310,41 +309,6 @@ async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojum
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_flood_of_index_failures_is_reported_once_a_second(autojump_clock: MockClock) -> None:
-    """The report has the number of the suppressed failures, and metrics count them."""
-    rig = Rig(autojump_clock)
-    pools = rig.pools
-    metrics = Metrics()
-
-    def fails(member: headway.Resource[Member]) -> str:
-        raise LookupError(member.version)
-
-    pools.app.controllers.clear()
-
-    @pools.app.controller(
-        manages=pools.pool,
-        watches=[headway.watch(pools.member, headway.mappers.owner())],
-        indexes=[headway.indexes.by(pools.member, "pool", fails)],
-    )
-    async def look(_: headway.Runtime, __: headway.Request) -> None:
-        """Do nothing."""
-
-    async with rig.open():
-        await rig.wait_idle()
-        for _ in range(300):
-            await rig.write_member("m", str(_))
-        assert len(rig.witness.events_of(events.IndexFailed)) == 1
-        await trio.sleep(3)
-    failed = rig.witness.events_of(events.IndexFailed)
-    assert len(failed) == 2
-    for event in failed:
-        metrics(event)
-    assert (
-        b'headway_index_failures_total{controller="test/look",index="pool",type="test.v1.Member"} 300.0'
-        in metrics.text()
-    )
-
-
 @pytest.mark.parametrize(
     ("errors", "outcome"),
     [
@@ -409,11 +373,3 @@ async def test_asyncio_in_a_reconciler_fails_with_what_to_write_instead(call: An
     assert told
     for text in told:
         assert "That is asyncio, and Headway runs on Trio: use trio.sleep(), httpx instead of aiohttp" in text
-
-
-def test_own_error_of_a_program_is_not_taken_for_asyncio() -> None:
-    """Neither its class nor a word in its text is enough."""
-    for error in (RuntimeError("no event loop"), TypeError("trio"), AttributeError("asyncio")):
-        with pytest.raises(type(error)) as raised:
-            raise error
-        assert story(raised.value) == f"{type(error).__name__}: {error}"

@@ -76,16 +76,6 @@ async def test_n7_runaway_controller_stays_within_its_rate(autojump_clock: MockC
         assert autojump_clock.current_time() == before
 
 
-async def test_controller_without_a_limit_never_waits(autojump_clock: MockClock) -> None:
-    program = Program(None, 200, autojump_clock)
-    async with program.running() as engine:
-        await engine.client.write(program.team.new("core"))
-        await engine.wait_idle()
-        assert len(program.times) == 200
-        assert max(program.times) == 0
-        assert program.status().governed is None
-
-
 async def test_waiting_for_a_turn_does_not_count_towards_the_deadline(autojump_clock: MockClock) -> None:
     """Otherwise a controller that keeps to its rate would fail for that. Its own time counts as before."""
     program = Program(headway.WriteLimit(0.1, burst=1), 5, autojump_clock, deadline=5.0)

@@ -68,23 +68,3 @@ async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock
         nursery.cancel_scope.cancel()
     assert len(changes) == KEPT
     assert len(list(changes.drain())) == KEPT
-
-
-async def test_pass_of_retries_that_is_slower_than_their_delay_ends(mock_clock: MockClock) -> None:
-    """What fails again and is due before the pass has ended waits for the next one, so that progress is noted."""
-    ended_after: list[int] = []
-
-    def end_pass() -> None:
-        ended_after.append(mapper.calls)
-        nursery.cancel_scope.cancel()
-
-    retries, mapper, changes = failing(mock_clock, 3, end_pass)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(retries.run)
-        while not nursery.cancel_scope.cancel_called:
-            # A pass that does not end has its first checkpoint only then.
-            if mapper.calls >= STEP:
-                nursery.cancel_scope.cancel()
-            await trio.lowlevel.checkpoint()
-    assert ended_after == [3]
-    assert len(changes) == 3

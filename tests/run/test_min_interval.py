@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
-import pytest
 import trio
 from trio.testing import MockClock
 
 import headway
-from headway.errors import DeclarationError
 from headway.why import sentences
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -117,12 +114,3 @@ async def test_sharded_controller_keeps_the_interval(autojump_clock: MockClock) 
         await staff.wait_idle()
     assert [round(after - before) for before, after in itertools.pairwise(called)] == [5] * (len(called) - 1)
     assert len(called) >= 6
-
-
-@pytest.mark.parametrize("given", [-1, float("nan"), float("inf"), "2", True])
-def test_min_interval_that_is_no_duration_is_refused(given: Any) -> None:
-    staff = Staff()
-    with pytest.raises(DeclarationError, match=r"min_interval must be a finite number of seconds >= 0, such as 2.0"):
-
-        @staff.app.controller(manages=staff.team, min_interval=given)
-        async def teams(_: headway.Runtime, __: headway.Request[Team]) -> None: ...

@@ -25,24 +25,6 @@ def test_number_of_remembered_writes_is_bounded() -> None:
     assert len(own.latest) == KEPT
 
 
-def test_own_write_is_recognized_by_key_and_revision() -> None:
-    """A revision alone is not enough to recognize a write."""
-    own = OwnWrites()
-    noted(own, 7)
-    assert own.find(ACCOUNT.name, key("bob"), 7) is None
-    assert own.find(None, None, 7) is None
-
-
-def test_write_outside_a_reconcile_is_no_self_trigger() -> None:
-    """A source makes such writes."""
-    own = OwnWrites()
-    triggers = SelfTriggers(own)
-    for revision in range(1, 100):
-        noted(own, revision)
-        reason = Reason("changed", ACCOUNT.name, key("ada"), revision)
-        assert triggers.delay(key("ada"), [reason], 1, float(revision)) is None
-
-
 def caused(own: OwnWrites, revision: int) -> Reason:
     """Note an own write by a reconcile of ada, and return the change that it caused."""
     reconciling = Reconciling()
@@ -104,63 +86,12 @@ def test_key_that_is_queued_for_more_than_its_status_runs_at_once() -> None:
         assert triggers.delay(key("ada"), reasons, attempt, 1.0) is None
 
 
-def test_key_that_is_queued_for_another_reason_is_due_at_once() -> None:
-    """The count starts again."""
-    own = OwnWrites()
-    triggers = SelfTriggers(own)
-    triggers.queued(key("ada"), stated(own, 1), 1.0)
-    assert triggers.queued(key("ada"), OTHER, 1.01) == 1.01
-    assert triggers.loops == {}
-
-
-def test_key_that_has_triggered_itself_too_often_is_delayed_when_it_is_dequeued() -> None:
-    """Only then is it reported."""
-    own = OwnWrites()
-    triggers = SelfTriggers(own)
-    for revision in range(1, FREE + 1):
-        reason = stated(own, revision)
-        assert triggers.queued(key("ada"), reason, float(revision)) > revision
-        assert triggers.delay(key("ada"), [reason], 1, revision + 0.5) is None
-    reason = stated(own, FREE + 1)
-    assert triggers.queued(key("ada"), reason, 100.0) == 100.0
-    delay = triggers.delay(key("ada"), [reason], 1, 100.0)
-    assert delay is not None
-    assert (delay.runs, delay.quiet) == (FREE + 1, False)
-    # Until it is due, it is not reported again.
-    assert triggers.queued(key("ada"), stated(own, FREE + 2), 100.01) == 100.0 + delay.seconds
-
-
-OTHER = Reason("changed", ACCOUNT.name, key("ada"), 10_000)
-
-
-def test_requeue_is_no_self_trigger() -> None:
-    """This holds for any number of requeues, because no write of the key causes them."""
-    own = OwnWrites()
-    triggers = SelfTriggers(own)
-    caused(own, 1)
-    for _ in range(3 * FREE):
-        assert triggers.delay(key("ada"), [Reason("requeue")], 1, 0.0) is None
-    assert triggers.loops == {}
-
-
 def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
     own = OwnWrites()
     triggers = SelfTriggers(own)
     reasons = [[caused(own, revision), Reason("requeue")] for revision in range(1, FREE + 2)]
     delays = [triggers.delay(key("ada"), each, 1, 0.0) for each in reasons]
     assert [delay is not None for delay in delays] == [False] * FREE + [True]
-
-
-def test_reason_from_elsewhere_ends_the_count() -> None:
-    """A reason from elsewhere ends the count, even with an own reason, unless it is from an earlier attempt."""
-    own = OwnWrites()
-    for attempt, ends in ((1, True), (2, False)):
-        triggers = SelfTriggers(own)
-        for revision in range(1, FREE + 1):
-            assert triggers.delay(key("ada"), [caused(own, revision)], 1, 0.0) is None
-        delay = triggers.delay(key("ada"), [caused(own, FREE + 1), OTHER], attempt, 0.0)
-        assert (delay is None) is ends
-        assert (triggers.loops == {}) is ends
 
 
 def test_status_is_an_own_write_only_if_nothing_else_changed_at_its_revision() -> None:

@@ -11,7 +11,6 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.client import LeaseClient
 from headway.testing import Fault
 from tests.helpers.pools import Pool, SourceFailed
 from tests.helpers.rig import Rig
@@ -180,31 +179,6 @@ async def test_compacted_history_is_reported(autojump_clock: MockClock) -> None:
 
     assert {event.type for event in unknown} == {type.name for type in first.pools.types}
     assert second.names == ["a"]
-
-
-async def test_superseded_run_ends_and_restarts(autojump_clock: MockClock) -> None:
-    """A rejected write reveals that another run has begun. This run ends instead of failing repeatedly."""
-    rig = Rig(autojump_clock)
-    async with rig.open():
-        await rig.write_pool("a")
-        await rig.wait_idle()
-        # A process with the same name has begun a term.
-        await LeaseClient(rig.channel).acquire("test/pools", "server", 15)
-        await rig.write_member("m", "a")
-        await rig.wait_idle()
-        (ended,) = rig.witness.events_of(events.RunEnded)
-        assert isinstance(ended.error, headway.errors.Fenced)
-        assert await rig.summaries() == {"a": ["m"]}
-
-
-async def test_failing_checkpoint_does_not_end_the_run(autojump_clock: MockClock) -> None:
-    """Only later runs need the checkpoint."""
-    rig = Rig(autojump_clock)
-    rig.channel.records(*[Fault.FAILED] * 4)
-    async with rig.open():
-        await rig.write_pool("a")
-        await trio.sleep(60)
-        assert not rig.witness.events_of(events.RunEnded)
 
 
 async def test_wait_idle_ends_after_the_resolution_of_an_ignored_unknown_write(autojump_clock: MockClock) -> None:

@@ -225,27 +225,6 @@ async def test_daemon_of_a_scope_ends_when_its_resource_leaves(autojump_clock: M
         assert log == ["ada begins", "ada ends"]
 
 
-async def test_projection_of_a_scope_is_cached_by_both(autojump_clock: MockClock) -> None:
-    desk = Desk()
-    logins = headway.projection(
-        desk.account.within(metadata="tier=gold"), Team, lambda each: Team(members=[each.data.login])
-    )
-    seen: list[list[str]] = []
-
-    @desk.app.controller(manages=logins)
-    async def reconcile(rt: headway.Runtime, _: headway.Request[Any]) -> None:
-        seen.append([*(each.data.members[0] for each in rt.cache.list(logins))])
-
-    async with desk.open() as engine:
-        await desk.write_account(engine, "ada", "a", "gold")
-        await desk.write_account(engine, "bob", "b", "free")
-        await desk.settled(engine)
-        assert seen[-1] == ["a"]
-        await desk.write_account(engine, "ada", "a", "free")
-        await desk.settled(engine)
-        assert seen[-1] == []
-
-
 async def test_one_shot_maps_a_watched_scope_by_its_type(autojump_clock: MockClock) -> None:
     """A unit test calls the mapper as for the whole type. Keys outside the managed scope are left out."""
     desk = Desk()

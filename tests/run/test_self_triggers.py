@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run import AT_ONCE_SECONDS, MOST_AT_ONCE
-from headway.run._own_writes import FREE, MERGING
+from headway.run import MOST_AT_ONCE
+from headway.run._own_writes import FREE
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
@@ -89,19 +89,6 @@ async def test_change_by_another_writer_ends_the_delay_at_once(autojump_clock: M
         assert staff.runs[count][0] - began < 0.01
         assert staff.runs[count][1] == ("ada",)
         assert len(staff.runs) == count + 1 + FREE
-
-
-async def test_key_from_a_source_ends_the_delay(autojump_clock: MockClock) -> None:
-    send, receive = trio.open_memory_channel[str](1)
-    team = headway.ResourceType("staff", "v1", "Team", Team)
-    staff = Looping(sources={"outside": headway.sources.from_channel(receive, team.id)})
-    async with staff.open():
-        await staff.write_team("loop")
-        await trio.sleep(100)
-        count = len(staff.runs)
-        await send.send("loop")
-        await trio.sleep(0.05)
-        assert len(staff.runs) > count
 
 
 async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) -> None:
@@ -185,29 +172,6 @@ async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: M
     assert not staff.events_of(events.SelfTriggered)
 
 
-async def test_change_by_another_writer_ends_the_delay_of_a_failing_key(autojump_clock: MockClock) -> None:
-    """A failing key keeps the reasons of all its attempts, so an old reason of another writer doesn't count."""
-    staff, tries = Staff(), list[float]()
-
-    @staff.app.controller(manages=staff.team)
-    async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-        team = rt.resource(request)
-        assert team is not None
-        tries.append(trio.current_time())
-        team.metadata["tries"] = str(len(tries))
-        await rt.client.write(team)
-        raise LookupError
-
-    async with staff.open():
-        await staff.write_team("core")
-        await trio.sleep(100)
-        count, began = len(tries), trio.current_time()
-        await staff.write_team("core", "ada")
-        await trio.sleep(0.05)
-        assert tries[count] - began < 0.01
-        assert len(tries) >= count + FREE
-
-
 class Stating(Staff):
     """A controller with eight workers that keeps a status of each team.
 
@@ -242,20 +206,6 @@ async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock
     assert len(staff.runs) == 101
     assert staff.runs[-1][1:] == (("99",), "99")
     assert not staff.events_of(events.SelfTriggered)
-
-
-async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:
-    """An own status is a change like any other (C6), so the key is pending until a reconcile has seen it."""
-    staff = Stating()
-    async with staff.open() as engine:
-        await staff.write_team("core", "ada")
-        await trio.sleep(MERGING / 2)
-        assert [said for *_, said in staff.runs] == [""]
-        assert engine.controllers["stating"].status().not_done == ()
-        await staff.wait_idle()
-        assert [said for *_, said in staff.runs] == ["", "ada"]
-        began = [at for at, *_ in staff.runs]
-        assert MERGING <= began[1] - began[0] < MERGING + 0.01
 
 
 async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: MockClock) -> None:
@@ -303,21 +253,3 @@ async def test_key_that_is_requeued_at_once_for_ever_is_reported_once(autojump_c
     (reported,) = staff.events_of(events.SelfTriggered)
     assert (reported.id.name, reported.writes, reported.count, reported.delay) == ("loop", (), MOST_AT_ONCE, 0.0)
     assert runs.count("loop") == MOST_AT_ONCE + 11
-
-
-async def test_reconcile_that_waits_before_each_requeue_is_not_reported(autojump_clock: MockClock) -> None:
-    """It takes no processor, however often it is requeued."""
-    staff, runs = Staff(), 0
-
-    @staff.app.controller(manages=staff.team)
-    async def again(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:  # noqa: ARG001
-        nonlocal runs
-        runs += 1
-        await trio.sleep(1.1 * AT_ONCE_SECONDS / MOST_AT_ONCE)
-        return None if runs > 2 * MOST_AT_ONCE else headway.requeue_now()
-
-    async with staff.open():
-        await staff.write_team("core")
-        await staff.wait_idle()
-    assert runs == 2 * MOST_AT_ONCE + 1
-    assert staff.events_of(events.SelfTriggered) == []

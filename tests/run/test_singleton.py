@@ -177,19 +177,6 @@ async def test_c6_keys_that_a_run_left_are_reconciled_after_a_standby(autojump_c
         assert [(member, name) for when, member, name, _ in cluster.reconciled if when >= began] == [(first.name, "a")]
 
 
-async def test_without_a_lease_every_process_reconciles_under_its_own_fence(autojump_clock: MockClock) -> None:
-    """Both processes reconcile, and neither holds a lease."""
-    cluster = Cluster(autojump_clock, "every_process")
-    async with cluster.open("web-1", "web-2"):
-        await cluster.write("a", "1")
-        await cluster.until(lambda: {member for _, member, _, _ in cluster.reconciled} == {"web-1", "web-2"}, 10)
-        await cluster.until(lambda: cluster.copied(a="1"), 10)
-        assert await cluster.leases.list() == []
-        fences = {commit.fence.member for commit in cluster.store.commits if commit.fence is not None}
-        assert fences <= {"web-1", "web-2"}
-        assert fences
-
-
 async def test_status_shows_a_failed_renewal_until_one_succeeds(autojump_clock: MockClock) -> None:
     """The status has the reason of the failure."""
     cluster = Cluster(autojump_clock, "singleton")

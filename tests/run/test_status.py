@@ -15,11 +15,9 @@ from typing_extensions import override
 import headway
 from headway.observe import Metrics
 from headway.resource import TypeName
-from headway.run import ControllerStatus, NotDone, Results, TypeStatus
-from headway.run._status import KEPT
-from headway.storage import MemoryBackend
+from headway.run import ControllerStatus, TypeStatus
 from headway.testing import ScriptedChannel
-from tests.helpers.resources import TEAM, Team
+from tests.helpers.resources import Team
 from tests.helpers.service_errors import failed
 from tests.helpers.staff import Staff
 
@@ -90,33 +88,6 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:
         assert status.settled > 0
 
 
-async def test_exceptions_of_a_reconcilers_nursery_are_unwrapped(autojump_clock: MockClock) -> None:
-    """A single exception is shown alone, and may be a PermanentFailure. Several exceptions are summarized."""
-    staff = Staff()
-
-    async def fail(error: Exception) -> None:
-        raise error
-
-    @staff.app.controller(manages=staff.team, backoff=headway.Backoff(10.0, 40.0))
-    async def wrapped(_: headway.Runtime, request: headway.Request[Team]) -> None:
-        async with trio.open_nursery() as nursery:
-            if request.id.name == "two":
-                nursery.start_soon(fail, LookupError("a"))
-                nursery.start_soon(fail, LookupError("b"))
-            nursery.start_soon(fail, headway.PermanentFailure("never"))
-
-    async with staff.open() as engine:
-        await staff.write_team("one")
-        await staff.write_team("two")
-        await trio.sleep(1)
-        one, two = engine.controllers["wrapped"].status().not_done
-    assert (one.outcome, one.error) == ("permanent", "PermanentFailure: never")
-    assert two.outcome == "failed"
-    told, _, errors = two.error.partition(": ")
-    assert told == "3 errors"
-    assert set(errors.split("; ")) == {"LookupError: a", "LookupError: b", "PermanentFailure: never"}
-
-
 @pytest.mark.parametrize(
     ("primed", "revision", "waits_for"),
     [
@@ -132,12 +103,6 @@ def test_problem_names_the_types_that_priming_waits_for(primed: bool, revision: 
         "x", "priming", 4.0, types=(there, TypeStatus(TypeName("x", "v1", "Y"), primed, revision, 7, 3))
     )
     assert status.problem == f"has been priming for 4 s, waiting for {waits_for}"
-
-
-@pytest.mark.parametrize(("seconds", "problem"), [(9.9, ""), (10.0, "has received nothing about x.v1.Y for 10 s: why")])
-def test_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
-    kind = TypeStatus(TypeName("x", "v1", "Y"), True, 7, 7, 3, cut_off="why", cut_off_seconds=seconds)
-    assert ControllerStatus("x", "running", 4.0, types=(kind,)).problem == problem
 
 
 def test_status_after_the_block_says_that_every_controller_has_ended() -> None:
@@ -156,24 +121,6 @@ def test_status_after_the_block_says_that_every_controller_has_ended() -> None:
     for status in ended:
         assert (status.phase, status.seconds, status.types, status.queue) == ("ended", 0, (), None)
         assert (status.problem, status.cause) == ("has ended with the block of its engine", "ended")
-
-
-async def test_ended_status_has_the_error_of_the_last_failed_run(autojump_clock: MockClock) -> None:
-    staff = Staff()
-
-    async def fail(_: headway.Runtime) -> None:
-        raise LookupError("no file")
-
-    @staff.app.controller(manages=staff.team, initialiser=fail)
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Do nothing."""
-
-    async with staff.open() as engine:
-        supervisor = engine.controllers["look"]
-        await trio.sleep(0.2)
-    status = supervisor.status()
-    assert (status.phase, status.restarts, status.error) == ("ended", 1, "LookupError: no file")
-    assert status.problem == "has ended with the block of its engine, after LookupError: no file"
 
 
 async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockClock) -> None:
@@ -277,32 +224,6 @@ async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_cl
         assert team.refused > 0
 
 
-class SlowRelease(MemoryBackend):
-    """A store in which the release of a lease takes three seconds."""
-
-    async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """Release a lease, late."""
-        await trio.sleep(3)
-        await super().release_lease(name, holder, term)
-
-
-async def test_time_of_a_phase_does_not_include_the_run_before(autojump_clock: MockClock) -> None:
-    """A run has ended before its lease is released."""
-    staff = Staff()
-
-    @staff.app.controller(manages=staff.team)
-    async def ends(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        raise SystemExit
-
-    async with SlowRelease() as store, staff.open(store) as engine:
-        await staff.wait_idle()
-        await trio.sleep(1000)
-        await staff.write_team("core")
-        await trio.sleep(2)
-        status = engine.controllers["ends"].status()
-        assert (status.phase, status.seconds < 3) == ("starting", True)
-
-
 async def test_controllers_of_the_same_name_are_distinguished_by_their_apps() -> None:
     """Each has its own status."""
     apps = []
@@ -334,15 +255,3 @@ async def test_controllers_of_the_same_name_are_distinguished_by_their_apps() ->
         lines = [line.rpartition(" ")[0] for line in metrics.text().decode().splitlines() if line[0] != "#"]
         assert len(lines) == len(set(lines))
         assert 'headway_controller_ready{controller="two/look"}' in lines
-
-
-def test_errors_of_many_keys_are_counted_and_only_some_are_kept() -> None:
-    results = Results()
-    for number in range(KEPT + 10):
-        results.note(NotDone(TEAM.id(f"t{number}"), "failed", "odd", 1, 0.0, None))
-    assert (len(results.list()), len(results.not_done)) == (KEPT, KEPT + 10)
-    results.note(NotDone(TEAM.id("t0"), "failed", "odd", 2, 1.0, None))
-    assert sum(each.attempts for each in results.list()) == KEPT + 1
-    for number in range(KEPT + 10):
-        results.done(TEAM.id(f"t{number}").key)
-    assert not results.not_done

@@ -122,47 +122,6 @@ async def staff(*, paused: bool = False) -> AsyncIterator[tuple[Staff, Callable[
         yield it, lambda: it.store.restore(backup, new_id=False)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["by the next run", "by a later run"])
-async def test_change_of_the_lost_history_is_mapped_after_the_store_is_accepted(
-    autojump_clock: MockClock, again: bool
-) -> None:
-    """Its revision is one that the store does not have, so no run waits for that. Its mapper sees the present store."""
-    async with staff() as (it, roll_back):
-        revision = await it.write_unmapped()
-        roll_back()
-        await it.ended(StoreRolledBack)
-        it.reconciled.clear()
-        it.mapped.clear()
-        await it.engine.client.apply(it.pool.new("new"))
-        it.failing = again
-        assert it.engine.accept_store()
-        if again:
-            await it.until(lambda: it.unmapped() == 1)
-            it.end_run()
-            await it.ended(SourceFailed)
-            it.failing = False
-        with trio.fail_after(600):
-            await it.engine.wait_idle()
-        assert "of-m" in it.reconciled
-        assert "of-m" in {pool for pool, _, _ in it.mapped}
-        assert all(pools == {"new"} and low < revision for _, pools, low in it.mapped)
-
-
-async def test_change_that_no_run_has_taken_is_mapped_after_the_store_is_accepted(autojump_clock: MockClock) -> None:
-    """It arrived between two runs, of which the second begins in another history."""
-    async with staff() as (it, roll_back):
-        it.end_run()
-        await it.ended(SourceFailed)
-        await it.engine.client.write(it.member.new("m", Member(pool="of-m")))
-        await wait_all_tasks_blocked()
-        roll_back()
-        await it.ended(StoreRolledBack)
-        assert it.engine.accept_store()
-        with trio.fail_after(600):
-            await it.engine.wait_idle()
-        assert "of-m" in it.reconciled
-
-
 async def test_change_of_the_lost_history_is_not_taken_for_an_own_write_of_the_next_run(
     autojump_clock: MockClock,
 ) -> None:

@@ -11,7 +11,6 @@ from trio.testing import MockClock
 from typing_extensions import override
 
 import headway
-from headway import testing
 from headway.cache import Applied
 from headway.client import LeaseClient
 from headway.errors import LeaseLost, NotHeadway
@@ -224,29 +223,6 @@ async def test_c10_status_summarizes_the_errors_of_many_tasks(autojump_clock: Mo
         await supervisor.supervise()
     assert supervisor.status().error == "4 errors: ValueError: a (2 times); KeyError: 'b'; SourceFailed: c"
     assert [each.error for each in heard] == [ended]
-
-
-async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: MockClock) -> None:
-    """The run of one controller fails repeatedly, and the other run continues."""
-    rig = Rig(autojump_clock)
-    broken = headway.App("broken")
-    broken.registry.register(rig.pools.pool)
-
-    async def initialiser(_: headway.Runtime) -> None:
-        raise SourceFailed
-
-    @broken.controller(manages=rig.pools.pool, initialiser=initialiser)
-    async def never(_: headway.Runtime, __: headway.Request) -> None:
-        """Do nothing: this is never reached."""
-
-    async with testing.open_engine(
-        rig.store, rig.pools.app, broken, report=rig.witness.report, wrap_channel=rig.channel.over
-    ) as engine:
-        await engine.client.apply(rig.pools.pool.new("a"))
-        await trio.sleep(100)
-
-    ended = {event.controller for event in rig.witness.events_of(RunEnded)}
-    assert (rig.names, ended) == (["a"], {"broken/never"})
 
 
 async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clock: MockClock) -> None:

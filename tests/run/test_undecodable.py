@@ -252,15 +252,3 @@ async def test_view_leaves_out_undecodable_payloads(autojump_clock: MockClock) -
         with trio.fail_after(60):
             await read.wait()
     assert found == [[]]
-
-
-async def test_error_of_an_undecodable_payload_names_its_resource() -> None:
-    """A reconciler that reads it fails with an error that has the resource and its version."""
-    program, store = Program(), MemoryBackend()
-    await put(store, program, "x")
-    async with headway.open_engine(store, program.app) as engine:
-        stored = await engine.client.read(program.account, "x")
-        with pytest.raises(
-            headway.errors.PayloadError, match=r"Account x at version \d+: not a valid Account: login: "
-        ):
-            _ = stored.data

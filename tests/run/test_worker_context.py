@@ -74,22 +74,3 @@ async def test_reconcile_does_not_see_what_the_one_before_has_set(autojump_clock
     assert {(tenant, len(str(bound)), value) for _, tenant, bound, value in reconciles} == {("opener", 2, third)}
     # The tasks of a reconcile have its variables.
     assert [tenant for name, tenant, *_ in seen if name == "child" and isinstance(tenant, str)] == ["plain", "last"]
-
-
-async def test_timer_does_not_see_what_the_call_before_has_set(autojump_clock: trio.testing.MockClock) -> None:
-    assert autojump_clock.autojump_threshold == 0
-    app = headway.App("contexts")
-    type = app.type("contexts", "v1", "Note", Note)
-    seen: list[object] = []
-
-    @app.timer(type, every=1.0)
-    async def look(_: headway.Runtime, note: headway.Resource[Note]) -> None:
-        seen.append(TENANT.get())
-        TENANT.set(note.name)
-
-    async with headway.open_engine("memory:", app, report=headway.events.ignore) as engine:
-        for name in ("a", "b"):
-            await engine.client.create(type.new(name))
-        await trio.sleep(5)
-    assert len(seen) > 6
-    assert set(seen) == {"nobody"}

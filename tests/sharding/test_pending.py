@@ -12,7 +12,6 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.run import RECORD_INTERVAL
-from headway.sharding import Shards
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
@@ -40,22 +39,6 @@ async def test_c6_pending_keys_of_a_run_are_pending_in_the_next(autojump_clock: 
         with trio.fail_after(5):
             await member.engine.wait_idle()
         assert len(member.events_of(events.RunEnded)) == 1
-
-
-async def test_pending_keys_of_shards_of_others_are_forgotten(autojump_clock: MockClock) -> None:
-    """A run that restarts keeps all pending keys only until it knows which shards it has."""
-    cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
-    sources = Sources(cluster)
-    async with cluster.open("web-1", "web-2"):
-        await has_all(cluster, *cluster.members.values())
-        sources.fail("web-1")
-        run = cluster.members["web-1"].engine.controllers["copier"].run
-        await cluster.until(lambda: cluster.members["web-1"].engine.controllers["copier"].run not in (run, None), 5)
-        await has_all(cluster, *cluster.members.values())
-        run = cluster.members["web-1"].engine.controllers["copier"].run
-        assert run is not None
-        assert isinstance(run._ownership, Shards)
-        assert run._ownership.queue._collected == {}
 
 
 async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(autojump_clock: MockClock) -> None:

@@ -13,10 +13,9 @@ import headway
 from headway import events
 from headway.client import client_error
 from headway.errors import Fenced, LeaseLost
-from headway.resource import TypeName
 from headway.run import RECORD_INTERVAL
 from headway.sharding import member_of
-from headway.sharding._ownership import _Deletions, _Shard
+from headway.sharding._ownership import _Shard
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
@@ -202,20 +201,6 @@ async def test_c3_shard_begins_when_every_type_has_reached_its_starting_revision
         await cluster.until(lambda: reconciled_since(cluster, stopped_at) == {name}, 5)
         # The new holder has seen the copy, and so made no other copy.
         assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == ["web-2"]
-
-
-def test_read_of_history_covers_the_ranges_within_it() -> None:
-    """A read covers the revisions from its start to each type's frontier. It covers no type with unknown deletions."""
-    job, copy = TypeName("staff", "v1", "Job"), TypeName("staff", "v1", "Copy")
-    read = _Deletions(10, {job: 20, copy: 30}, {job: [], copy: []})
-    assert read.cover(10, {job: 20, copy: 30})
-    assert read.cover(15, {job: 18, copy: 30})
-    assert not read.cover(9, {job: 20, copy: 30})
-    assert not read.cover(10, {job: 21, copy: 30})
-    assert read.cover(21, {job: 21, copy: 30})
-    unknown = read._replace(found={job: []})
-    assert not unknown.cover(12, {job: 20, copy: 30})
-    assert unknown.cover(30, {job: 20, copy: 30})
 
 
 async def test_shards_taken_over_together_share_reads_of_history(autojump_clock: MockClock) -> None:

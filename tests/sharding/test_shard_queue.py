@@ -42,18 +42,6 @@ async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None
     assert [dequeued(queue) for _ in range(3)] == ["1-collected", "1-later", ""]
 
 
-async def test_key_that_a_closed_shard_has_dropped_begins_no_interval() -> None:
-    """It was not reconciled here, so it need not wait when the shard comes back."""
-    queue = ShardQueue(WorkQueue(min_interval=60.0), shard)
-    queue.open_shard(1)
-    queue.add(key("1-dropped"), REASON)
-    queue.close_shard(1)
-    assert dequeued(queue) == ""
-    queue.open_shard(1)
-    queue.add(key("1-dropped"), REASON)
-    assert dequeued(queue) == "1-dropped"
-
-
 async def test_closing_a_shard_removes_all_its_keys() -> None:
     """This holds for ready keys, for keys that back off, and for a key that fails while it is being reconciled."""
     queue = ShardQueue(WorkQueue(), shard)
@@ -142,20 +130,3 @@ def test_key_that_becomes_due_while_its_shard_collects_is_kept(monkeypatch: pyte
         queue.requeue_after(key(dequeued(queue)), delay, REASON)
         queue.collect(1)
         assert queue.owed() == [key("1-later")], delay
-
-
-async def test_closed_shard_has_no_pending_keys() -> None:
-    """Another process reconciles the keys of a closed shard, those that it collected and those still in progress."""
-    queue = ShardQueue(WorkQueue(), shard)
-    queue.open_shard(1)
-    queue.collect(2)
-    queue.add(key("1-in-hand"), REASON)
-    queue.add(key("2-collected"), REASON)
-    assert dequeued(queue) == "1-in-hand"
-    assert sorted(name for *_, name in queue.owed()) == ["1-in-hand", "2-collected"]
-    queue.close_shard(1)
-    queue.close_shard(2)
-    assert queue.owed() == []
-    queue.dropped(key("1-in-hand"))
-    assert dequeued(queue) == ""
-    assert queue.is_idle()

@@ -90,6 +90,7 @@ def test_unknown_kind_is_an_error_and_not_an_empty_list() -> None:
         simulation.explore(rollout(at_once=False), misspells, plan="none")
 
 
+@pytest.mark.wide
 def test_timed_change_is_distinguished_from_endless_work() -> None:
     """A rollout that boots an instance after a requeue ends by itself. It may do so after the scenario."""
 

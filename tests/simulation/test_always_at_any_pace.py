@@ -80,19 +80,6 @@ def test_program_that_breaks_it_when_users_do_not_wait_is_refuted() -> None:
     assert str(caught.value.plan) == "hurried()"
 
 
-def test_scenario_can_leave_out_all_that_ignores_its_waits() -> None:
-    tried = simulation.explore(
-        supply(concurrency=2),
-        one_after_the_other,
-        outside=Catalogue,
-        always=[within_the_supply],
-        may_differ=FIRST_WINS,
-        without=["change_during", "merged"],
-        seconds=0.0,
-    )
-    assert tried.without == ("change_during", "merged")
-
-
 def test_program_is_not_refuted_if_users_break_it_themselves() -> None:
     """They make room, wait for it, and only then order more. Without the wait, the second order is too much."""
 

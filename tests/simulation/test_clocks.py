@@ -84,19 +84,6 @@ def test_wall_clock_is_the_same_however_the_program_looks_at_it() -> None:
     assert len(set(walls)) == len(walls), "two looks saw the same time"
 
 
-def test_run_sees_the_same_times_again() -> None:
-    assert looks(_walls)[1] == looks(_walls)[1]
-
-
-def test_parts_of_a_time_follow_the_clock() -> None:
-    def parts() -> tuple[str, int, str, date]:
-        return time.strftime("%Y-%m-%d", time.gmtime()), time.localtime().tm_year, time.ctime()[-4:], date.today()  # noqa: DTZ011
-
-    _, (found, *_) = looks(parts)
-    assert found == ("2026-03-04", 2026, "2026", found[3])
-    assert found[3] in (date(2026, 3, 3), date(2026, 3, 4), date(2026, 3, 5))
-
-
 def test_clocks_follow_virtual_time() -> None:
     async def twice() -> tuple[float, ...]:
         walls = time.time(), monotonic(), time.perf_counter()
@@ -118,19 +105,6 @@ def test_blocking_sleep_takes_virtual_time_alone() -> None:
     began = time.monotonic()
     assert looks(blocks)[1][0] == 3600.0
     assert time.monotonic() - began < 3600
-
-
-def test_timer_does_not_end_before_its_time_on_the_clock() -> None:
-    async def waits() -> list[float]:
-        early = []
-        for at in range(50):
-            due = time.time() + 1 + at / 7
-            await trio.sleep(due - time.time())
-            early.append(due - time.time())
-        return early
-
-    _, (found, *_) = looks(waits)
-    assert max(found) <= 0
 
 
 def test_life_of_a_process_has_a_monotonic_clock_of_its_own() -> None:
@@ -203,36 +177,6 @@ def test_classes_of_dates_are_the_real_ones_to_a_program() -> None:
         ]
 
     assert all(looks(classes)[1][0])
-
-
-def test_message_declared_in_a_run_may_have_a_time() -> None:
-    def make(_: simulation.Process) -> headway.App:
-        @headway.message(name="staff.Shift")
-        class Shift:
-            at: a_datetime | None = headway.field(1)
-
-        app = headway.App("staff")
-        shift = app.type("staff", "v1", "Shift", Shift)
-
-        @app.controller(manages=shift)
-        async def shifts(rt: headway.Runtime, request: headway.Request[Shift]) -> None:
-            found = rt.resource(request)
-            if found is not None and found.data.at is None:
-                found.data.at = a_datetime.now(UTC)
-                await rt.client.write(found)
-
-        return app
-
-    async def scenario(world: simulation.World) -> None:
-        shift = world.type("Shift")
-        await world.client.apply(shift.new("a", shift.payload()))
-        await world.wait_idle()
-        found = await world.client.get(shift, "a")
-        assert found is not None
-        assert abs(found.data.at.timestamp() - START) < 1
-
-    result = simulation.run(simulation.Setting(app=make, scenario=scenario), simulation.Plan())
-    assert result.findings == ()
 
 
 def test_times_of_the_server_follow_the_clock() -> None:
@@ -310,42 +254,3 @@ def test_scenario_can_let_the_wall_clock_jump() -> None:
 
 
 async def _nothing(*_: object) -> None: ...
-
-
-class Slowness:
-    """The world outside: a service, and the calls of it that the program has found slow."""
-
-    def __init__(self) -> None:
-        self.slow: list[str] = []
-
-    async def call(self) -> None:
-        """Answer."""
-
-    async def report(self, name: str) -> None:
-        self.slow.append(name)
-
-
-@pytest.mark.parametrize("plan", ["clock_jump(1, 600.0)", "answer_late(1, 45.0)"])
-def test_report_of_slow_calls_may_be_declared(plan: str) -> None:
-    """The program is right: its monotonic clock says that the call took long. Only it knows what it measures."""
-
-    def make(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team = app.type("staff", "v1", "Team", Team)
-
-        @app.controller(manages=team)
-        async def calls(_: headway.Runtime, request: headway.Request[Team]) -> None:
-            began = time.monotonic()
-            await process.outside.call()
-            if time.monotonic() - began > 30:
-                await process.outside.report(request.id.name)
-
-        return app
-
-    async def scenario(world: simulation.World) -> None:
-        await world.client.apply(world.type("Team").new("core", Team()))
-        await world.wait_idle()
-
-    with pytest.raises(simulation.Refuted, match="'slow': \\['core'\\]"):
-        simulation.explore(make, scenario, outside=Slowness, plan=plan)
-    simulation.explore(make, scenario, outside=Slowness, plan=plan, may_differ=["outside.slow"])

@@ -46,12 +46,6 @@ def test_wrong_reconciler_is_refuted(name: str) -> None:
         assert {each.oracle for each in caught.value.findings} == {BY_ONE_ORACLE[name]}
 
 
-@pytest.mark.parametrize("step", [2, *(pytest.param(each, marks=pytest.mark.wide) for each in (1, 3, 4, 5))])
-def test_crash_between_a_finalizers_two_writes_is_repaired(step: int) -> None:
-    """Without its last finalizer the resource would never be deleted."""
-    CASES["finalizer_before_cleanup"].explore(right=True, plan=f"crash_after({step})")
-
-
 @pytest.mark.parametrize(
     "plan", ["commit_late(2, 30.0)", "restore(4, 4)", pytest.param("restore(0, 3)", marks=pytest.mark.wide)]
 )
@@ -72,29 +66,9 @@ def test_paused_process_with_an_expired_lease_undoes_no_work_of_its_successor(ri
     )
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        "crash_after(4)",
-        *(pytest.param(each, marks=pytest.mark.wide) for each in ("crash_after(5)", "restart_behind(5, 7)")),
-    ],
-)
-def test_lock_left_by_a_killed_process_is_reused(plan: str) -> None:
-    CASES["lock_left_behind"].explore(right=True, plan=plan)
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_corrected_twin_passes(name: str) -> None:
     explored = CASES[name].explore(right=True, seconds=600)
     assert explored.complete
     assert not explored.spoilt
-
-
-def test_list_of_a_reconciler_is_a_call_that_meets_faults() -> None:
-    """It is streamed over a network. What changes between two lists shows a program that compares them."""
-    case = CASES["two_lists"]
-    case.explore(right=True, plan="answer_late(2, 5.0)")
-    with pytest.raises(simulation.Refuted) as caught:
-        case.explore(right=False, plan="answer_late(2, 5.0)")
-    assert "list" in {each.method for each in caught.value.result.trace.steps}

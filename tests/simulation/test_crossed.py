@@ -10,7 +10,6 @@ import trio
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import faults
-from headway.testing.simulation.plans import after_a_crash, changes_of_several
 from tests.helpers.corpus.staff import Account, Team
 
 _TRIED = ("crash_after", "not_done", "answer_late", "hurried", "done_again")
@@ -74,6 +73,7 @@ async def one_team(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_what_a_crash_leaves_half_done_meets_a_failed_call_of_another_controller() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(clears_what_is_left, one_team, outside=Desks, without=OTHERS)
@@ -82,29 +82,6 @@ def test_what_a_crash_leaves_half_done_meets_a_failed_call_of_another_controller
         found = simulation.explore(clears_what_is_left, one_team, outside=Desks, without=[*OTHERS, *apart])
         assert found.complete
     assert [str(each) for each in found.struck] == ["crash_after(1)", "crash_after(2)", "crash_after(3)"]
-
-
-def test_controllers_that_share_nothing_have_no_such_plans() -> None:
-    def make(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-
-        @app.controller(manages=team)
-        async def reserves(_: headway.Runtime, request: headway.Request[Team]) -> None:
-            await process.outside.reserve(request.id.name)
-
-        @app.controller(manages=team)
-        async def enters(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-            await rt.client.apply(account.new(request.id.name, Account()))
-
-        return app
-
-    setting = simulation.Setting(app=make, scenario=one_team, outside=Desks)
-    changes = changes_of_several(simulation.run(setting, simulation.Plan()).trace)
-    assert [each.by.controller for each in changes] == ["reserves", "enters"]
-    for each in changes:
-        crashed = simulation.run(setting, simulation.Plan(faults.CrashAfter(each.number)))
-        assert after_a_crash(each, crashed.trace, ()) == []
 
 
 class Seats:
@@ -120,7 +97,7 @@ class Seats:
         self.seats.setdefault(number, name)
 
 
-@pytest.mark.parametrize("swallowed", [(), (ConnectionError,)])
+@pytest.mark.parametrize("swallowed", [(), pytest.param((ConnectionError,), marks=pytest.mark.wide)])
 def test_crash_meets_a_failed_call_of_the_next_start(swallowed: tuple[type[Exception], ...]) -> None:
     """A process that begins without its memory gives every team a second seat."""
 

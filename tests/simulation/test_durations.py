@@ -92,7 +92,8 @@ async def ten_minutes(world: simulation.World) -> None:
     await world.sleep(600)
 
 
-@pytest.mark.parametrize("hours", [1, pytest.param(24, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("hours", [1, 24])
+@pytest.mark.wide
 def test_jump_longer_than_the_programs_own_times_finds_what_they_hide(hours: float) -> None:
     """The program's own times may be parameters of a test, too."""
     app = functools.partial(passing, hours=hours)

@@ -7,7 +7,7 @@ from typing import Any
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
-from headway.testing.simulation import Committed, Result, Setting, Trace, oracles, run
+from headway.testing.simulation import Committed, Result, Setting, Trace, run
 from tests.helpers.corpus.staff import Account, Cloud, Team, come_and_go, one_team
 
 
@@ -39,22 +39,6 @@ def test_deletion_that_waits_for_ever_is_found() -> None:
     assert [str(each) for each in result.findings] == [
         "deletion: Team core is marked for deletion and waits for the finalizer keeper, which nothing removes"
     ]
-
-
-def test_finalizer_of_a_user_may_hold_a_deletion() -> None:
-    async def held_by_a_user(world: simulation.World) -> None:
-        team = world.type("Team")
-        await world.client.apply(team.new("core", Team(), metadata={headway.resource.FINALIZERS: "audit"}))
-        await world.wait_idle()
-        await world.client.delete(team.id("core"))
-        await world.wait_idle()
-
-    def idle(app: headway.App, team: Any) -> None:
-        @app.controller(manages=team)
-        async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-            rt.resource(request)
-
-    assert not result_of(app_of(idle), held_by_a_user).findings
 
 
 def noting(name: str, text: str) -> Any:
@@ -91,12 +75,6 @@ def changes(*by: str) -> Trace:
     for at, writer in enumerate(by):
         trace.add(Committed(0.0, at + 1, TEAM, CORE, states[at % 2], states[(at + 1) % 2], writer, 1))
     return trace
-
-
-def test_changes_that_a_user_asks_for_are_no_fight() -> None:
-    assert oracles.fights(changes(*["one", "other"] * 3))
-    assert not oracles.fights(changes(*["one", "other"] * 2, "", *["one", "other"] * 2))
-    assert not oracles.fights(changes(*["one"] * 8))
 
 
 def never_two_disks(stored: simulation.Stored) -> None:

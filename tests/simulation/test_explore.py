@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import uuid
 from collections.abc import Callable
@@ -18,10 +16,8 @@ from headway.testing.simulation import Happened, Setting, Step, faults, run
 from tests.helpers.corpus.staff import (
     CASES,
     Account,
-    Cloud,
     Staff,
     Team,
-    come_and_go_at_once,
     members_change,
     one_team,
     owned,
@@ -145,43 +141,6 @@ def test_process_killed_at_any_checkpoint_reaches_the_same_end(apart: int) -> No
         assert (struck.findings, struck.end) == ((), plain.end), plan
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.wide)])
-def test_process_killed_between_two_calls_runs_no_cleanup(apart: int) -> None:
-    """It is cut off before it is canceled, so no ``finally`` reaches anything, even under a shield."""
-    cleaned: list[str] = []
-
-    def make(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-
-        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
-        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-            found = rt.resource(request)
-            if found is None or rt.cache.get(account, "ada") is not None:
-                return
-            try:
-                await trio.sleep(1)
-                await rt.client.apply(account.new("ada", Account(login="ada"), owner=found))
-            except trio.Cancelled:
-                cleaned.append("once")
-                with trio.CancelScope(shield=True):
-                    with pytest.raises(simulation.OutsideUnreachable):
-                        await process.outside.put("ghost")
-                    with pytest.raises(headway.HeadwayError):
-                        await rt.client.apply(account.new("ghost", Account(), owner=found))
-                raise
-
-        return app
-
-    setting = Setting(app=make, scenario=one_team, outside=Cloud, quiet=None)
-    plain = run(setting, simulation.Plan())
-    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1, apart):
-        result = run(setting, simulation.Plan.parse(f"crash_at('p1', {checkpoint})"))
-        assert (result.findings, result.end, result.outside) == ((), plain.end, {}), checkpoint
-    assert cleaned
-
-
 def test_refutation_has_a_story_and_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["created_then_recorded"]
     with pytest.raises(simulation.Refuted) as caught:
@@ -205,23 +164,6 @@ def test_report_lists_the_explored_plans() -> None:
     assert explored.complete
     assert any(len(plan) == 2 for plan in explored.runs)
     assert set(map(str, explored.struck)) == {str(fault) for plan in explored.runs for fault in plan}
-
-
-@pytest.mark.wide
-def test_report_names_every_fault_and_place_and_the_omissions_with_reasons() -> None:
-    explored = simulation.explore(right, one_team)
-    report = str(explored).splitlines()
-    lines = dict(line.split(None, 1) for line in report if line.startswith("  ") and " of " in line)
-    assert lines["crash_after"] == "1 of 1: 1"
-    assert lines["commit_late"] == "2 of 2: 1/0.0 1/30.0"
-    assert lines["missed"] == "2 of 2: staff.Team/3 staff.Account/7"
-    assert lines["stall"] == "1 of 1: staff.Team/3"
-    assert lines["hide"] == "1 of 1: staff.Team/3/7"
-    assert set(lines) == {fault.name for plan in explored.plans for fault in plan}
-    assert (
-        "  left out, because no write comes after the change: stall staff.Account/7; "
-        "history_lost staff.Account/7; drop staff.Account/7; repeat staff.Account/7; hide staff.Account/7/8"
-    ) in report
 
 
 def test_fault_without_effect_is_not_reported_as_tried() -> None:
@@ -265,12 +207,6 @@ def test_difference_between_faultless_runs_is_reported_and_not_blamed_on_faults(
     assert f"  not compared: {line}" in str(explored)
 
 
-def test_absence_of_a_resource_that_differs_in_each_run_is_found() -> None:
-    with pytest.raises(simulation.Refuted) as caught:
-        simulation.explore(_with_a_secret(wrong=True), one_team)
-    assert str(caught.value).startswith("end state: Account secret is absent; without faults: Account(login=")
-
-
 def test_plans_that_ran_out_of_time_are_reported() -> None:
     explored = simulation.explore(right, one_team, seconds=0.0)
     assert not explored.complete
@@ -282,68 +218,10 @@ def test_plans_that_ran_out_of_time_are_reported() -> None:
     assert all(name in told for name in explored.planned)
 
 
-def test_what_was_not_tried_is_told_with_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look at the clock is a second later here: two looks before the first plan, and one before each."""
-    looks = itertools.count()
-    monkeypatch.setattr("headway.testing.simulation._explore.time.process_time", lambda: float(next(looks)))
-    explored = simulation.explore(right, one_team, seconds=4.0)
-    left = len(explored.plans) - 4
-    assert (len(explored.runs), explored.seconds) == (4, 6.0)
-    assert f"; they take about {math.ceil(6.0 / 4 * left)} s more: raise seconds=" in explored.shortfall
-    assert not any(name in explored.shortfall for name in explored.tried)
-
-
 def test_exploration_that_must_be_complete_fails_without_time() -> None:
     with pytest.raises(AssertionError, match=r"nothing was found wrong, but no time for \d+ of \d+ plans"):
         simulation.explore(right, one_team, seconds=0.0, require_complete=True)
     assert simulation.explore(right, one_team, plan="crash_after(1)", require_complete=True).shortfall == ""
-
-
-def test_creation_caused_by_a_delayed_deletion_is_not_extra() -> None:
-    """Without faults Ada's account takes longer than her team exists.
-
-    If the deletion is not delivered, the account is created. The same happens without a fault if the deletion
-    waits.
-    """
-
-    def make(_: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-
-        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
-        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
-            found = rt.resource(request)
-            if found is None:
-                return None
-            if found.data.note != "tried":
-                found.data.note = "tried"
-                await rt.client.write(found)
-                return headway.requeue_after(2)
-            if any(reason.what == "requeue" for reason in request.reasons):
-                await rt.apply(account.new("ada", Account(login="ada"), owner=found))
-                return None
-            return headway.requeue_after(2)
-
-        return app
-
-    async def comes_and_goes(world: simulation.World) -> None:
-        await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
-        await world.sleep(1)
-        await world.client.delete(world.type("Team").id("core"))
-        await world.wait_idle()
-
-    explored = simulation.explore(make, comes_and_goes, plan="stall('staff.Team', 7, 60.0)")
-    assert explored.complete
-
-
-def test_users_who_wait_change_something_after_the_run_is_idle() -> None:
-    setting = Setting(app=right, scenario=come_and_go_at_once, outside=Cloud, quiet=None)
-    hasty, patient = run(setting, simulation.Plan()), run(setting, simulation.Plan(), patient=True)
-    assert [round(each.at) for each in hasty.trace.commits if not each.by] != [
-        round(each.at) for each in patient.trace.commits if not each.by
-    ]
-    assert hasty.end == patient.end
-    assert patient.trace.commits[0].at >= 120
 
 
 def test_failing_scenario_names_its_plan() -> None:
@@ -369,11 +247,6 @@ def test_scenario_broken_by_a_restored_store_is_reported_and_proves_nothing() ->
     first, *lines = str(explored).splitlines()
     assert first == "NOT COMPLETE: the scenario itself fails under plans that are listed as spoilt (1)"
     assert "  spoilt: restore(1, 4) by ValueError: the store was replaced" in lines
-
-
-def test_recreation_after_a_restore_is_not_counted() -> None:
-    explored = simulation.explore(right, one_team, plan="restore(1, 4)")
-    assert explored.complete
 
 
 def test_custom_invariant_is_checked() -> None:

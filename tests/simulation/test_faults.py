@@ -10,9 +10,9 @@ import trio
 import headway
 from headway.resource import Kind
 from headway.testing import simulation
-from headway.testing.simulation import Delivered, Explored, Result, Setting, faults, run
+from headway.testing.simulation import Delivered, Explored, Result, Setting, run
 from tests.helpers.corpus.programs import ACCOUNT, TEAM, program, puts, result_of, right
-from tests.helpers.corpus.staff import Cloud, Team, members_change, one_team, two_changes_at_once
+from tests.helpers.corpus.staff import Cloud, Team, members_change, one_team
 
 
 def run_under(plan: str, *, scenario: Any = members_change, **settings: Any) -> Result:
@@ -102,49 +102,6 @@ def test_streams_resume_from_a_restarted_server() -> None:
     assert opened == [False, False, True, True]
 
 
-def test_mending_the_link_of_a_dead_process_has_no_effect() -> None:
-    up: list[bool] = []
-
-    def look(world: simulation.World) -> None:
-        link = world.processes[0].link
-        link.cut()
-        link.mend()
-        up.append(link.up)
-        world.crash()
-        link.mend()
-        up.append(link.up)
-
-    run_under("answer_lost(1)", holds=[look])
-    assert up == [True, False]
-
-
-def test_second_of_two_stalls_ends_before_the_type_is_delivered() -> None:
-    result = run_under("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
-    assert [each.at >= 90 for each in deliveries(result, TEAM) if each.what == "core stored"] == [True, True]
-
-
-async def two_wishes_at_once(world: simulation.World) -> None:
-    await one_team(world)
-    for members in (["grace"], ["katherine"]):
-        await world.client.apply(world.type("Team").new("core", Team(members=members)))
-    await world.wait_idle()
-
-
-def test_process_cut_off_twice_stays_so_until_both_faults_end() -> None:
-    up: list[bool] = []
-
-    async def look(world: simulation.World) -> None:
-        link = world.processes[0].link
-        link.cut_off(10)
-        link.cut_off(20)
-        for _ in range(3):
-            await world.sleep(8)
-            up.append(link.up)
-
-    result_of(right, holds=[look])
-    assert up == [False, False, True]
-
-
 def test_starting_process_can_be_killed() -> None:
     """A crash has an effect at every moment of a start."""
     lives: list[int] = []
@@ -181,12 +138,6 @@ def test_stalled_stream_delivers_afterwards() -> None:
     assert [each.at >= 60 for each in deliveries(result, TEAM) if each.what == "core stored"] == [True]
 
 
-def test_stall_of_a_stream_lasts_into_the_next_life() -> None:
-    result = run_under("crash_after(1); stall('staff.Account', 7, 60.0)", scenario=two_changes_at_once)
-    (grace,) = [each for each in deliveries(result, ACCOUNT) if each.what == "grace stored"]
-    assert grace.at >= 60
-
-
 def test_hidden_change_is_delivered_to_no_process() -> None:
     result = run_under("hide('staff.Team', 9, 10)")
     assert not [each for each in deliveries(result, TEAM) if each.revision == 9 and each.what == "core stored"]
@@ -218,22 +169,6 @@ def test_places_are_reported_as_ranges() -> None:
     plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
     report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), (), {}, (), {}, {}, 0, 0.0)
     assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"
-
-
-def test_long_lists_of_the_report_name_the_first_entries_and_count_the_others() -> None:
-    crashes: list[simulation.Fault] = [faults.CrashAt("p1", number) for number in range(3123)]
-    calls: list[simulation.Fault] = [faults.Slow(number) for number in (1, 2, 3, 5, 7, 9, 10)]
-    unmet = tuple(simulation.Plan(each) for each in crashes[:5])
-    left_out = {"a crash nearby is tried": crashes, "nothing else goes on": calls}
-    report = str(Explored((), (), (), unmet, left_out, (), {}, {}, 0, 0.0))
-    assert report.splitlines()[1:] == [
-        "  left out, because a crash nearby is tried: crash_at p1/0 p1/1 p1/2 and 3,120 more",
-        "  left out, because nothing else goes on: slow 1-3 5 7 and 2 more",
-        "  some faults never struck: crash_at('p1', 0)",
-        "  some faults never struck: crash_at('p1', 1)",
-        "  some faults never struck: crash_at('p1', 2)",
-        "  some faults never struck: 2 more",
-    ]
 
 
 def test_dropped_stream_breaks_before_its_change_and_resumes() -> None:

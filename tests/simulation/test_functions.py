@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,12 +59,6 @@ def result_of(declare: Declare, plan: str = "none", quiet: float | None = 60.0) 
     return run(setting, simulation.Plan.parse(plan))
 
 
-def sleeping(app: headway.App, site: Any, _: simulation.Process) -> None:
-    @app.daemon(site)
-    async def sleeper(_: headway.Runtime, __: headway.Resource[Site]) -> None:
-        await trio.sleep_forever()
-
-
 def probing(app: headway.App, site: Any, process: simulation.Process) -> None:
     @app.daemon(site, finalizer=True)
     async def prober(_: headway.Runtime, resource: headway.Resource[Site]) -> None:
@@ -86,14 +79,6 @@ def test_correct_daemon_or_timer_is_accepted(declare: Declare, plan: str) -> Non
     result = result_of(declare, plan)
     assert not result.findings
     assert result.outside == ["a", "b"]
-
-
-def test_daemon_that_only_sleeps_is_accepted() -> None:
-    result = result_of(sleeping)
-    assert not result.findings
-    calls = [str(each) for each in result.trace.entries if "calls the daemon" in str(each)]
-    # Trio chooses which of the two starts first.
-    assert sorted(calls[:2]) == ["p1 calls the daemon of Site a", "p1 calls the daemon of Site b"]
 
 
 def asked(result: Result) -> list[Step]:
@@ -168,62 +153,6 @@ def test_write_of_an_initialiser_is_the_controllers() -> None:
     assert "sites" in {each.by for each in result.trace.commits if each.key[2] == "given"}
 
 
-def ulids(result: Result) -> Iterator[str]:
-    for commit in result.trace.commits:
-        if commit.new is not None and commit.new.id is not None and commit.kind[1] == "Site":
-            yield from (commit.new.generation, commit.new.id.uid)
-
-
-def test_uids_and_generations_have_the_form_of_real_ones() -> None:
-    found = set(ulids(result_of(from_an_initialiser)))
-    assert len(found) == 6
-    assert all(re.fullmatch("[0-7][0-9A-HJKMNP-TV-Z]{25}", each) for each in found)
-    with pytest.raises(ValueError, match="invalid literal"):
-        int(min(found))
-
-
-def test_later_generation_of_a_resource_is_higher() -> None:
-    async def changed(world: simulation.World) -> None:
-        for number in range(3):
-            await world.client.apply(world.type("Site").new("a", Site(host=f"{number}")))
-
-    result = run(Setting(app=made(sleeping), scenario=changed), simulation.Plan())
-    generations = [each.new.generation for each in result.trace.commits if each.new and each.kind[1] == "Site"]
-    assert generations == sorted(set(generations))
-    assert len(generations) == 3
-
-
-def beating(app: headway.App, site: Any, _: simulation.Process) -> None:
-    @app.daemon(site)
-    async def heart(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
-        while True:
-            now = f"{trio.current_time():.0f}"
-            await rt.client.write_status(
-                resource, "heart", [headway.Condition("Alive", headway.ConditionState.TRUE, message=now)]
-            )
-            await trio.sleep(30)
-
-
-def forgetting(app: headway.App, site: Any, _: simulation.Process) -> None:
-    made = 0
-
-    @app.timer(site, every=1000, jitter=0)
-    async def forgetful(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
-        nonlocal made
-        made += 1
-        if resource.name in ("a", "b"):
-            await rt.client.apply(site.new(f"made-{resource.name}-{rt.term}-{made}", Site(host="x")))
-
-
-def test_program_that_writes_by_the_clock_may_write_after_a_restart() -> None:
-    assert not result_of(beating, quiet=None).findings
-    assert {each.oracle for each in result_of(beating).findings} == {"quiet", "again"}
-
-
-def test_program_that_writes_by_the_clock_creates_nothing_again() -> None:
-    assert [each.oracle for each in result_of(forgetting, quiet=None).findings] == ["again"]
-
-
 def test_creation_by_a_user_or_a_reconciler_succeeds() -> None:
     def creating(app: headway.App, site: Any, _: simulation.Process) -> None:
         @app.controller(manages=site)
@@ -243,25 +172,3 @@ def test_creation_by_a_user_or_a_reconciler_succeeds() -> None:
         result = run(Setting(app=made(creating), scenario=created, quiet=60.0), simulation.Plan.parse(plan))
         assert not result.findings
         assert len(result.end) == 2
-
-
-def test_removal_of_a_marked_resource_is_not_the_controllers_write() -> None:
-    def guarding(app: headway.App, site: Any, _: simulation.Process) -> None:
-        @app.controller(manages=site)
-        async def guards(rt: headway.Runtime, request: headway.Request[Site]) -> None:
-            found = rt.resource(request)
-            if found is not None and not found.is_deleting:
-                async with rt.finalizer(found):
-                    pass
-            elif found is not None and found.finalizers:
-                found.finalizers = frozenset()
-                await rt.client.write(found)
-
-    async def deleted(world: simulation.World) -> None:
-        await two_sites(world)
-        await world.client.delete(world.type("Site").id("a"))
-        await world.wait_idle()
-
-    result = run(Setting(app=made(guarding), scenario=deleted, quiet=60.0), simulation.Plan())
-    assert not result.findings
-    assert len(result.end) == 1

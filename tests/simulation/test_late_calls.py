@@ -10,7 +10,8 @@ from tests.helpers.corpus.programs import result_of, right
 from tests.helpers.corpus.staff import Cloud, Team, come_and_go, members_change
 
 
-@pytest.mark.parametrize(("spent", "leaks"), [(False, True), pytest.param(True, False, marks=pytest.mark.wide)])
+@pytest.mark.parametrize(("spent", "leaks"), [(False, True), (True, False)])
+@pytest.mark.wide
 def test_call_that_arrives_after_its_cleanup_is_found(spent: bool, leaks: bool) -> None:
     """It is found whatever the scenario waits for, and by no other fault."""
 

@@ -11,8 +11,7 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Result, Setting, run
-from headway.testing.simulation.faults import HandOver
-from headway.testing.simulation.plans import handovers, interims, single_faults
+from headway.testing.simulation.plans import interims
 from tests.helpers.plain_types import Note
 
 
@@ -90,11 +89,6 @@ def test_memory_of_an_earlier_leadership_is_outdated() -> None:
     assert numbers(result_of(numbering(in_memory=True))) == ["1", "2", "2"]
 
 
-async def four_jobs(world: simulation.World) -> None:
-    for name in "abcd":
-        await wish(world, name)
-
-
 @pytest.mark.wide
 class Master:
     """A device that obeys the highest term only."""
@@ -153,21 +147,6 @@ def test_interims_lie_between_changes_of_the_users() -> None:
     assert len(interims(20)) == 6
 
 
-@pytest.mark.wide
-def test_exploration_of_two_processes_hands_the_leadership_there_and_back() -> None:
-    simulation.explore(numbering(in_memory=False), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
-    with pytest.raises(simulation.Refuted, match="end state: "):
-        simulation.explore(numbering(in_memory=True), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
-    trace = result_of(numbering(in_memory=False), scenario=four_jobs).trace
-    assert simulation.Plan(HandOver(4), HandOver(8)) in handovers(trace)
-
-
-def test_one_process_hands_nothing_over() -> None:
-    trace = run(Setting(app=numbering(in_memory=False), scenario=four_jobs), simulation.Plan()).trace
-    _, left_out = single_faults(trace, {("jobs", "Job"), ("jobs", "Note")})
-    assert {each.name for each in left_out["there is only one process"]} == {"hand_over"}
-
-
 def sharded(_: simulation.Process) -> headway.App:
     app = headway.App("jobs")
     job = app.type("jobs", "v1", "Job", Job)
@@ -186,14 +165,6 @@ async def two_jobs(world: simulation.World) -> None:
     for name in ("a", "b"):
         await world.client.apply(world.type("Job").new(name, Job()))
     await world.wait_idle()
-
-
-@pytest.mark.wide
-def test_each_process_of_a_sharded_controller_has_keys() -> None:
-    explored = simulation.explore(sharded, two_jobs, processes=2, plan="none")
-    assert sorted(name for names in explored.reconciled.values() for name in names) == ["Job a", "Job b"]
-    assert [len(names) for names in explored.reconciled.values()] == [1, 1]
-    assert all(f"{process} reconciled {names[0]}" in str(explored) for process, names in explored.reconciled.items())
 
 
 def test_world_is_not_idle_while_a_shard_is_held_by_no_process() -> None:

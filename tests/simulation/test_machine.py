@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import trio
 
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, Seen, faults
-from tests.helpers.corpus.staff import Account, Cloud, Team
+from tests.helpers.corpus.staff import Account, Team
 
 TEAM: Kind = ("staff", "Team")
 CORE: Key = ("default", "default", "core")
@@ -85,15 +84,6 @@ def test_correct_program_passes() -> None:
     made.teardown()
 
 
-def test_program_that_never_becomes_idle_is_found() -> None:
-    async def fails(*_: object) -> None:
-        raise ValueError("never")
-
-    made = machine(fails)
-    write(made)
-    assert found(made).startswith("converges: the world is not idle after 1800 s")
-
-
 def test_custom_invariant_is_checked() -> None:
     async def grace_is_there(world: simulation.World) -> None:
         assert await world.client.get(world.type("Account"), "grace") is not None, "there is no grace"
@@ -108,67 +98,6 @@ def test_custom_invariant_is_checked() -> None:
     assert [line for line in lines if "step 1: write Account ada: done" in line]
 
 
-def test_periodic_writes_are_found() -> None:
-    async def counts(rt: headway.Runtime, _: headway.Request[Team], account: Any) -> headway.RequeueAfter:
-        last = rt.cache.get(account, "count")
-        await rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
-        return headway.requeue_after(50)
-
-    made = machine(counts)
-    write(made)
-    made.run_until_blocked()
-    assert found(made).startswith(
-        "quiet: 2 writes in 120 s after the scenario, when these were due to be reconciled: Team core (by accounts)"
-    )
-    made = machine(counts, quiet=None)
-    write(made)
-    made.run_until_blocked()
-    # A controller that writes by the clock may do so after a restart as well.
-    made.teardown()
-
-
-def test_write_at_every_start_is_found() -> None:
-    lives: list[simulation.Process] = []
-
-    def make(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-        lives.append(process)
-
-        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
-        async def accounts(rt: headway.Runtime, _: headway.Request[Team]) -> None:
-            await rt.apply(account.new("lives", Account(count=len(lives))))
-
-        return app
-
-    made = machine(right, app=staticmethod(make))
-    write(made)
-    made.run_until_blocked()
-    assert found(made).startswith("again: 1 write after a restart, when there was nothing to do, such as: ")
-
-
-def test_requeue_of_a_missing_resource_is_found() -> None:
-    async def looks(*_: object) -> headway.RequeueAfter:
-        return headway.requeue_after(600)
-
-    made = machine(looks)
-    write(made)
-    made.run_until_blocked()
-    made.call(made.world.client.delete, made.world.type("Team").id("core"))
-    assert found(made).startswith("queue: accounts is to reconcile Team core again")
-
-
-def test_always_invariant_is_checked() -> None:
-    def never_ada(stored: simulation.Stored) -> None:
-        assert not stored.list("Account"), "ada is there"
-
-    made = machine(right, always=(never_ada,))
-    write(made, "ada")
-    made.run_until_blocked()
-    write(made)
-    assert found(made).startswith("never_ada: when the store was at ")
-
-
 def test_reconciler_that_triggers_itself_is_found() -> None:
     async def counts(rt: headway.Runtime, request: headway.Request[Team], _: object) -> None:
         team = rt.resource(request)
@@ -179,30 +108,6 @@ def test_reconciler_that_triggers_itself_is_found() -> None:
     made = machine(counts)
     write(made)
     assert found(made).startswith("self-trigger: staff/accounts core triggers itself")
-
-
-def test_process_that_does_not_end_is_found() -> None:
-    async def lingers(_: headway.Runtime, __: object) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(30)
-
-    made = machine(right, declared={"sources": {"lingers": lingers}})
-    write(made)
-    assert found(made) == "shutdown: the processes took 30 s to end"
-
-
-def test_outside_effect_at_every_start_is_found() -> None:
-    lives: list[simulation.Process] = []
-
-    async def makes(*_: object) -> None:
-        await lives[-1].outside.make("disk")
-
-    made = machine(makes, lives=lives, outside=Cloud)
-    write(made)
-    assert found(made).startswith("again: the outside world was {'disk-1': ''}; after a restart it is")
 
 
 def test_orphan_is_found() -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-import headway
 from headway.testing import simulation
 from headway.testing.simulation.oracles import Allowed, made_again, things_in
-from tests.helpers.corpus.staff import Team
 
 
 def _result(*states: dict[str, Any]) -> simulation.Result:
@@ -51,45 +49,6 @@ def test_what_others_have_taken_away_is_not_removed_by_the_program() -> None:
     assert made_again(result, [_result(NONE, ONE)], Allowed())
 
 
-class Belts:
-    """The world outside: belts that run. One may trip."""
-
-    def __init__(self) -> None:
-        self.running: set[str] = set()
-
-    async def start(self, name: str) -> None:
-        self.running.add(name)
-
-    async def moving(self) -> list[str]:
-        return sorted(self.running)
-
-
-def test_thing_that_users_take_away_may_be_seen_missing_before_it_is_made_again() -> None:
-    """Another call comes between only if a call is slow."""
-
-    def belts(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team = app.type("staff", "v1", "Team", Team)
-
-        async def looks(*_: object) -> None:
-            await process.outside.moving()
-
-        @app.controller(manages=team, sources={"all": headway.sources.every(30), "looks": looks})
-        async def starts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-            if rt.resource(request) is not None:
-                await process.outside.start(request.id.name)
-
-        return app
-
-    async def one_trips(world: simulation.World) -> None:
-        await world.client.apply(world.type("Team").new("core", Team()))
-        await world.wait_idle()
-        world.outside.running.discard("core")
-        await world.sleep(40)
-
-    assert simulation.explore(belts, one_trips, outside=Belts, quiet=None, plan="slow(1, 1.0)").complete
-
-
 def test_finding_says_how_often_if_it_happens_without_faults_too() -> None:
     (found,) = made_again(_result(NONE, ONE, NONE, ONE, NONE, ONE), [_result(NONE, TWO, NONE, TWO)], Allowed())
     assert found.text == "outside.disks: a was removed and made again (2 such cases); without faults: 1 such case"
@@ -100,17 +59,3 @@ def test_what_may_differ_is_not_compared() -> None:
     assert made_again(result, [right], Allowed(frozenset({"outside.disks"}))) == []
     assert made_again(result, [right], Allowed(frozenset({"order(outside.disks)"}))) == []
     assert made_again(result, [right], dataclasses.replace(Allowed(), random_outside=True)) == []
-
-
-def test_state_without_parts_contains_nothing() -> None:
-    assert things_in(None) == things_in(["a"]) == things_in({}) == frozenset()
-
-
-def test_state_that_is_itself_the_mapping_of_things_is_looked_into() -> None:
-    assert things_in({"core": "text"}) == {("", "core")}
-    assert things_in({"disks": {"core": ""}, "made": 3}) == {("disks", "core")}
-    trace = simulation.Trace()
-    trace.outside = [things_in(each) for each in ({}, {"core": "a"}, {}, {"core": "a"})]
-    result = dataclasses.replace(simulation.Result(trace, {}, {}, None, ()))
-    (found,) = made_again(result, [], Allowed())
-    assert found.text == "outside: core was removed and made again; without faults: never"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 import headway
 from headway import field
-from headway.resource import pb
 from headway.testing import simulation
-from headway.testing.simulation.oracles import contents, described
 
 
 @headway.message
@@ -58,21 +54,3 @@ async def two_wishes(world: simulation.World) -> None:
 
 def test_order_in_which_a_controller_has_added_to_a_map_makes_no_difference() -> None:
     assert simulation.explore(program(complete=True), two_wishes, plan="spaced(2.0)").complete
-
-
-def test_lost_key_of_a_map_is_found() -> None:
-    with pytest.raises(simulation.Refuted, match="end state"):
-        simulation.explore(program(complete=False), two_wishes, plan="spaced(2.0)")
-
-
-def _of(*names: str) -> Site:
-    labels = dict.fromkeys(names, "1")
-    label = Label(values=labels)
-    return Site(labels=labels, label=label, all=[label], by_name=dict.fromkeys(names, label))
-
-
-def test_contents_and_text_of_a_payload_do_not_tell_the_order_of_maps() -> None:
-    one, other, less = _of("x", "y"), _of("y", "x"), _of("x")
-    assert contents(pb.Resource(), one) == contents(pb.Resource(), other) != contents(pb.Resource(), less)
-    assert described(pb.Resource(), one) == described(pb.Resource(), other) != described(pb.Resource(), less)
-    assert list(other.labels) == list(other.by_name["x"].values) == ["y", "x"]

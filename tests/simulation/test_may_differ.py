@@ -10,8 +10,8 @@ import pytest
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import ExploreSettings, faults
-from tests.helpers.corpus.staff import Account, one_team
-from tests.simulation.test_races import Mail, leaves_the_old_account, program, two_notes, two_teams
+from tests.helpers.corpus.staff import one_team
+from tests.simulation.test_races import Mail, leaves_the_old_account, program, two_notes
 
 
 def explore(declared: str, **settings: Any) -> simulation.Explored:
@@ -56,46 +56,7 @@ def test_unknown_name_is_refused_with_what_there_is(declared: str, said: str) ->
         explore(declared)
 
 
-async def counts_its_notes(rt: headway.Runtime, team: Any, account: Any, process: simulation.Process) -> None:
-    seen = rt.cache.get(account, team.name)
-    notes = seen.data.login.split() if seen is not None else []
-    if team.data.note not in notes:
-        await process.outside.send(team.data.note)
-        notes.append(team.data.note)
-    await rt.apply(account.new(team.name, Account(login=" ".join(notes), count=len(notes)), owner=team))
-
-
 @pytest.mark.wide
-def test_history_is_declared_field_by_field() -> None:
-    """The message of each refutation names the next field, until all that may differ is declared."""
-    declared: list[str] = []
-    for expected in ("Account.count", "outside.sent"):
-        with pytest.raises(simulation.Refuted) as caught:
-            simulation.explore(
-                program(counts_its_notes), two_notes, outside=Mail, plan="spaced(2.0)", may_differ=declared
-            )
-        declared += ["Account.count", "Account.login"] if expected == "Account.count" else [expected]
-        assert f'may_differ=["{expected}"]' in str(caught.value)
-    make = program(counts_its_notes)
-    assert simulation.explore(make, two_notes, outside=Mail, plan="spaced(2.0)", may_differ=declared).complete
-
-
-@pytest.mark.wide
-def test_declared_field_may_differ_under_faults_and_others_may_not() -> None:
-    async def attempts(rt: headway.Runtime, team: Any, account: Any, process: simulation.Process) -> None:
-        if rt.cache.get(account, team.name) is None:
-            process.outside.sent.append("tried")
-            tried = len(process.outside.sent)
-            await rt.apply(account.new(team.name, Account(login=team.data.note, count=tried), owner=team))
-
-    make, plan = program(attempts), "not_done(1)"
-    settings: dict[str, Any] = {"outside": Mail, "plan": plan}
-    allowed = ["Account.count", "outside.sent"]
-    assert simulation.explore(make, two_teams, may_differ=allowed, **settings).complete
-    with pytest.raises(simulation.Refuted, match=r"end state: Account a is Account\(count=3\)"):
-        simulation.explore(make, two_teams, may_differ=["outside.sent"], **settings)
-
-
 def test_fault_that_is_left_out_is_not_planned_and_reported() -> None:
     names = ["restore", "clock_jump", "spaced", "settled"]
     explored = simulation.explore(program(leaves_the_old_account), two_notes, without=names, seconds=0.0)

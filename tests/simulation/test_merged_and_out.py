@@ -45,13 +45,6 @@ async def three_phases(world: simulation.World) -> None:
         await world.wait_idle()
 
 
-@pytest.mark.wide
-def test_change_that_is_never_delivered_by_itself_is_tried() -> None:
-    simulation.explore(receipts(by_step=False), three_phases, plan="merged('bills.Bill', 7)")
-    with pytest.raises(simulation.Refuted, match="again: 1 write after a restart"):
-        simulation.explore(receipts(by_step=True), three_phases, plan="merged('bills.Bill', 7)")
-
-
 class Outside:
     def __init__(self) -> None:
         self.disks: list[str] = []
@@ -94,15 +87,6 @@ async def one_bill(world: simulation.World) -> None:
 def outage(*, gives_up: bool) -> Result:
     setting = Setting(app=disks(gives_up=gives_up), scenario=one_bill, outside=Outside, quiet=60.0)
     return run(setting, simulation.Plan.parse("outage(2, 60.0)"))
-
-
-def test_method_of_the_outside_is_unavailable_for_a_minute() -> None:
-    result = outage(gives_up=False)
-    calls = [each for each in result.trace.steps if each.method.startswith("call outside.attach")]
-    assert len([each for each in calls if each.outcome == "not done: the other side is unavailable"]) > 3
-    assert all(each.outcome == "done" for each in result.trace.steps if each.method.startswith("call outside.label"))
-    assert result.outside == {"disks": ["a"], "names": ["a"]}
-    assert not result.findings
 
 
 def test_program_that_gives_up_in_an_outage_is_found() -> None:

@@ -57,15 +57,11 @@ async def scenario(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_program_that_takes_a_new_run_for_the_end_of_a_delay_is_refuted() -> None:
     """The first reconcile of the new run is the second one of its process."""
     with pytest.raises(simulation.Refuted, match="Trial ada was deleted once; without faults: never"):
         simulation.explore(trials(counts_calls=True), scenario, plan="new_run(3)")
-
-
-@pytest.mark.wide
-def test_program_that_looks_at_the_clock_passes() -> None:
-    assert simulation.explore(trials(counts_calls=False), scenario, plan="new_run(3)").runs
 
 
 def test_new_runs_follow_changes_of_the_users() -> None:

@@ -160,13 +160,6 @@ def test_write_of_an_earlier_term_is_found() -> None:
     assert oracles.two_writers([commit(1), commit(2), commit(1, "others"), commit(1, shard="3")]) == []
 
 
-def test_concurrent_reconciles_of_one_key_are_found() -> None:
-    one, other = _reconcile(), _reconcile()
-    assert len(oracles.twice_at_once(_trace(one, other))) == 1
-    assert oracles.twice_at_once(_trace(one, _ended(one), other)) == []
-    assert oracles.twice_at_once(_trace(one, _reconcile(key=ADA), _reconcile(process="p2"))) == []
-
-
 def test_orphan_is_found() -> None:
     def stored(uid: str, owner: str = "") -> pb.Resource:
         type = pb.Type(group="staff", group_version="v1", kind="Team")
@@ -176,14 +169,6 @@ def test_orphan_is_found() -> None:
     team, account = stored("1"), stored("2", owner="1")
     assert oracles.orphans({(TEAM, CORE): team, (ACCOUNT, ADA): account}) == []
     assert len(oracles.orphans({(ACCOUNT, ADA): account})) == 1
-
-
-def test_requeue_of_a_missing_resource_is_found() -> None:
-    core, ada = ("accounts", TEAM, CORE), ("accounts", TEAM, ADA)
-    (found,) = oracles.left_in_the_queue({core, ada}, {ada}, {})
-    assert str(found).startswith("queue: accounts is to reconcile Team core again, which does not exist")
-    assert oracles.left_in_the_queue({core}, set(), {(TEAM, CORE): pb.Resource()}) == []
-    assert oracles.left_in_the_queue(set(), {core}, {}) == []
 
 
 def test_growing_number_of_new_keys_is_found() -> None:

@@ -73,20 +73,3 @@ def test_late_call_of_the_same_term_is_found(order: str) -> None:
         simulation.explore(program(order), new_owners, outside=Disks, plan=LATE)
     found = "again: the outside world was {'a': 'ada'}; after a restart it is {'a': 'joan'}"
     assert [str(each) for each in caught.value.findings] == [found]
-
-
-def test_late_call_below_the_term_and_version_is_ignored() -> None:
-    assert simulation.explore(program("term and version"), new_owners, outside=Disks, plan=LATE).complete
-
-
-@pytest.mark.wide
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("order", ["nothing", "term", "term and version"])
-def test_exploration_refutes_all_but_the_recommended_order(order: str) -> None:
-    """With the settings of a user, and nothing else."""
-    try:
-        simulation.explored(program(order), outside=Disks, processes=2, seconds=20)(new_owners)()
-    except simulation.Refuted:
-        assert order != "term and version"
-    else:
-        assert order == "term and version"

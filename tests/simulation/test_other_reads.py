@@ -27,16 +27,6 @@ class Card:
     text: str = field(1)
 
 
-class Printer:
-    """The world outside, which takes its time."""
-
-    def state(self) -> None:
-        """Return no state: nothing is kept."""
-
-    async def warm_up(self) -> None:
-        """Do nothing else."""
-
-
 Make = Callable[[simulation.Process], headway.App]
 
 
@@ -63,37 +53,9 @@ def of_a_projection(*, right: bool) -> Make:
     return make
 
 
-def of_a_view(*, right: bool) -> Make:
-    """Return a program that counts teams. Wrong if it writes from a view that it has kept open during a call."""
-
-    def make(process: simulation.Process) -> headway.App:
-        app = headway.App("cards")
-        team, card = app.type("cards", "v1", "Team", Team), app.type("cards", "v1", "Card", Card)
-
-        @app.controller(manages=team, concurrency=2)
-        async def cards(rt: headway.Runtime, _: headway.Request[Team]) -> None:
-            if right:
-                await process.outside.warm_up()
-            async with rt.cache.view(team) as view:
-                if not right:
-                    await process.outside.warm_up()
-                text = f"{len(view.list(team))} teams"
-            await rt.client.apply(card.new("all", Card(text=text)))
-
-        return app
-
-    return make
-
-
 async def notes_change(world: simulation.World) -> None:
     for note in ("", "!"):
         await world.client.apply(world.type("Team").new("core", Team(members=["ada"], note=note)))
-        await world.wait_idle()
-
-
-async def two_teams(world: simulation.World) -> None:
-    for name in ("core", "docs"):
-        await world.client.apply(world.type("Team").new(name, Team()))
         await world.wait_idle()
 
 
@@ -103,20 +65,3 @@ def test_projection_that_lacks_what_a_reconcile_uses_is_found_in_every_run(right
         simulation.Setting(app=of_a_projection(right=right), scenario=notes_change), simulation.Plan()
     )
     assert [each.oracle for each in found.findings] == ([] if right else ["again"])
-
-
-@pytest.mark.parametrize("right", [True, False])
-def test_old_view_that_is_written_last_is_found_by_a_slow_call(right: bool) -> None:
-    """The second team comes while the first call is under way, and is counted before it ends."""
-
-    def explore() -> None:
-        simulation.explore(
-            of_a_view(right=right), two_teams, outside=Printer, plan="hurried(); spaced(1.0); answer_late(1, 5.0)"
-        )
-
-    if right:
-        explore()
-    else:
-        with pytest.raises(simulation.Refuted) as caught:
-            explore()
-        assert "Card all" in str(caught.value.findings[0])

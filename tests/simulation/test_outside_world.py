@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 from types import SimpleNamespace
@@ -78,12 +77,6 @@ def test_assignment_that_is_repeated_after_a_crash_is_found() -> None:
         simulation.explore(program(assigns, once=True), one_disk, outside=Counting, plan="crash_before(1)")
     found = "outside: the outside world is {'last': 'a', 'writes': 2}; without faults: {'last': 'a', 'writes': 1}"
     assert str(refuted.value.findings[0]) == found
-
-
-def test_attribute_of_the_world_is_deleted_by_a_program() -> None:
-    real = Counting()
-    del Outside(real, cast("Any", SimpleNamespace(killed=False))).last
-    assert vars(real) == {"writes": 0}
 
 
 def test_killed_process_assigns_and_deletes_nothing() -> None:
@@ -179,56 +172,12 @@ async def creates_and_gives(process: simulation.Process, found: headway.Resource
     await process.outside.give(found.name, found.data.login)
 
 
-async def creates_and_gives_once(process: simulation.Process, found: headway.Resource[Disk]) -> None:
-    if found.name not in process.outside.disks:
-        await creates_and_gives(process, found)
-
-
 async def adds(process: simulation.Process, found: headway.Resource[Disk]) -> None:
     await process.outside.add(found.name)
 
 
 def test_objects_without_an_eq_are_compared_by_their_attributes() -> None:
     assert simulation.explore(program(creates_and_gives), one_disk, outside=Objects, plan="crash_after(1)").complete
-
-
-@pytest.mark.parametrize("quiet", [120.0, None])
-def test_object_with_a_wrong_attribute_is_found(quiet: float | None) -> None:
-    with pytest.raises(
-        simulation.Refuted, match=r"Made\(name='a', login=''\).*; without faults: .*login='ada'"
-    ) as refuted:
-        simulation.explore(
-            program(creates_and_gives_once), one_disk, outside=Objects, quiet=quiet, plan="crash_after(1)"
-        )
-    assert " at 0x" not in str(refuted.value)
-
-
-class Rights:
-    def __init__(self) -> None:
-        self.granted: dict[str, list[str]] = {}
-
-    def state(self) -> object:
-        return dict(self.granted)
-
-    async def grant(self, name: str, login: str) -> None:
-        self.granted[name] = [login]
-
-
-async def grants_once_or_never(process: simulation.Process, found: headway.Resource[Disk]) -> None:
-    with contextlib.suppress(ConnectionError):
-        await process.outside.grant(found.name, found.data.login)
-
-
-async def two_disks(world: simulation.World) -> None:
-    await world.client.apply(world.type("Disk").new("b", Disk(login="grace")))
-    await one_disk(world)
-
-
-def test_world_that_lacks_all_of_its_lists_is_found() -> None:
-    with pytest.raises(simulation.Refuted) as caught:
-        simulation.explore(program(grants_once_or_never, once=True), two_disks, outside=Rights, plan="outage(1, 60.0)")
-    (finding,) = caught.value.findings
-    assert str(finding) == "outside: the outside world is {}; without faults: {'a': ['ada'], 'b': ['grace']}"
 
 
 def test_two_equal_objects_in_a_set_are_two() -> None:

@@ -20,11 +20,6 @@ class Profile:
     verified: bool = field(3)
 
 
-@headway.message(name="people.Count")
-class Count:
-    checked: int = field(1)
-
-
 class Registry:
     """The world outside, which takes three seconds to check an address."""
 
@@ -126,63 +121,3 @@ def test_newer_value_at_the_end_is_no_loss() -> None:
         simulation.Setting(app=program("blind"), scenario=changed_again, outside=Registry), simulation.Plan()
     )
     assert list(overwrites(result)) == []
-
-
-def copied(process: simulation.Process) -> headway.App:
-    """Let a daemon count in a resource of its own what it has checked."""
-    app = headway.App("people")
-    profile = app.type("people", "v1", "Profile", Profile)
-    count = app.type("people", "v1", "Count", Count)
-
-    @app.daemon(profile, watches=[headway.watch(count, headway.mappers.owner())], writes=[count])
-    async def checker(rt: headway.Runtime, found: headway.Resource[Profile]) -> None:
-        for checked in (1, 2, 3):
-            await process.outside.check(found.data.email)
-            async with rt.outputs(count, owner=found) as wanted:
-                await wanted.apply(found.name, Count(checked=checked))
-
-    return app
-
-
-@pytest.mark.parametrize("plan", ["conflict(2)", pytest.param("conflict(4)", marks=pytest.mark.wide)])
-def test_write_of_a_daemon_beside_another_writer_is_not_judged_as_a_reconcile(plan: str) -> None:
-    """A daemon reads at any time, so there is no run in which it would have read the change before its call."""
-
-    async def for_a_minute(world: simulation.World) -> None:
-        await one_profile(world)
-        await world.sleep(60)
-
-    tried = simulation.explore(copied, for_a_minute, outside=Registry, plan=plan)
-    assert tried.struck
-
-
-def verified_once(_process: simulation.Process) -> headway.App:
-    """Compute a count for each profile, and check it once in its life."""
-    app = headway.App("people")
-    profile = app.type("people", "v1", "Profile", Profile)
-    count = app.type("people", "v1", "Count", Count)
-
-    @app.controller(manages=profile, watches=[headway.watch(count, headway.mappers.owner())])
-    async def counter(rt: headway.Runtime, request: headway.Request[Profile]) -> None:
-        found = rt.resource(request)
-        if found is not None:
-            async with rt.outputs(count, owner=found) as wanted:
-                await wanted.apply(found.name, Count(checked=1))
-
-    @app.controller(manages=count)
-    async def checker(rt: headway.Runtime, request: headway.Request[Count]) -> None:
-        found = rt.resource(request)
-        if found is not None and rt.controller not in found.status:
-            async with rt.conditions(found) as conditions:
-                conditions.set("Checked", True)
-
-    return app
-
-
-def test_owner_that_removes_the_entry_outdates_no_status() -> None:
-    """The removal makes a new generation, in which no controller has work."""
-    setting = simulation.Setting(app=verified_once, scenario=one_profile)
-    struck = simulation.run(setting, simulation.Plan.parse("conflict(2)"))
-    assert "of an earlier generation" in str(struck.end)
-    assert "another-writer" not in str(struck.end)
-    assert simulation.explore(verified_once, one_profile, plan="conflict(2)").complete

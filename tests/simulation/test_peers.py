@@ -127,21 +127,6 @@ def test_every_fault_at_many_messages(scenario: simulation.Scenario, peers: Mapp
     assert tried.tried["peer_cut"]
 
 
-@pytest.mark.parametrize(
-    ("peers", "text"),
-    [(PEERS, "peer_cut(10, 5.0); west: crash_after(1)"), (SHARED, "peer_hand_over(9, 'west'); west: crash_after(1)")],
-    ids=["one", "shared"],
-)
-def test_plan_repeats_its_run(peers: Mapping[str, Peer], text: str) -> None:
-    """The story of a plan is the same in each run, also with the faults of a peer."""
-    setting = Setting(app=home(), scenario=teams, peers=peers, quiet=30.0)
-    plan = Plan.parse(text)
-    assert Plan.parse(str(plan)) == plan
-    one, other = (run(setting, plan) for _ in range(2))
-    assert [*map(str, one.trace.entries)] == [*map(str, other.trace.entries)]
-    assert one.messages == other.messages
-
-
 # --- declarations ---
 
 

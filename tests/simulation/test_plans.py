@@ -101,15 +101,6 @@ def test_effective_write_meets_every_fault_of_a_step() -> None:
     assert all(each.step == 1 or each == faults.Restore(0, 1) for each in planned if isinstance(each, faults.StepFault))
 
 
-def test_write_before_an_upgrade_may_be_the_last_of_the_old_program() -> None:
-    trace = _trace((True, 2), (True, 3), (False, 0), (True, 4))
-    trace.upgrades.append(("p1", 3))
-    assert {each for each in _planned(trace) if isinstance(each, faults.Replaced)} == {
-        faults.Replaced(1),
-        faults.Replaced(2),
-    }
-
-
 def test_change_of_a_user_before_another_one_may_be_delivered_with_it() -> None:
     trace = _trace((True, 2))
     assert merges(trace, {TEAM, ACCOUNT}) == []
@@ -176,13 +167,6 @@ def test_backup_may_be_older_than_the_change_that_an_effect_outside_is_for() -> 
     assert faults.Restore(2, 6) not in planned
 
 
-def test_change_that_users_make_much_later_is_not_merged_with_the_one_before() -> None:
-    trace = Trace()
-    for at, revision in ((0.0, 1), (50.0, 2), (450.0, 3), (460.0, 4)):
-        trace.add(Committed(at, revision, TEAM, CORE, None, headway.resource.pb.Resource(), "", 0))
-    assert merges(trace, {TEAM}) == [faults.Merged("staff.Team", 1), faults.Merged("staff.Team", 3)]
-
-
 def test_restores_of_a_program_that_changes_only_the_world_outside_are_left_out_by_name() -> None:
     trace = _trace()
     by = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "started", 1, {})
@@ -216,18 +200,6 @@ def test_calls_of_another_sort_come_first_then_the_last_ones() -> None:
         trace.add(Step(0.0, number, each, "write", ACCOUNT, ADA, True, "done", number))
     crashes = [simulation.Plan(faults.CrashBefore(number)) for number in range(1, 6)]
     assert [plan[0].step for plan in in_fair_turns(crashes, trace, trace)] == [1, 5, 4, 2, 3]
-
-
-def test_many_calls_of_one_sort_come_after_all_sorts_of_another_kind() -> None:
-    trace = Trace()
-    for number in range(1, 101):
-        by = Reconcile(0.0, "p1", f"controller {max(number, 50)}", TEAM, CORE, "started", 1, {})
-        trace.add(Step(0.0, number, by, "write", ACCOUNT, ADA, True, "done", number))
-    few = [simulation.Plan(faults.CrashBefore(number)) for number in range(1, 51)]
-    many = [simulation.Plan(faults.NotDone(number)) for number in range(50, 101)]
-    found = in_fair_turns([*few, *many], trace, trace)
-    assert set(many) < set(found[:53])
-    assert [plan[0].step for plan in found if plan in few][:2] == [1, 50]
 
 
 def test_plans_of_several_faults_keep_their_order() -> None:

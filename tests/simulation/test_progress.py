@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import pytest
@@ -57,12 +55,3 @@ def test_progress_is_one_line_of_a_terminal_and_leaves_none(tmp_path: Path) -> N
     assert shown[0] == shown[-1] == ""
     assert len(shown) > 2  # at least one line, and the one that is cleared at the end
     assert all(len(line) <= 39 and re.match(rf"\d+ of {total} runs, now ", line) for line in shown[1:-1])
-
-
-@pytest.mark.wide
-def test_without_a_terminal_nothing_is_shown(tmp_path: Path) -> None:
-    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT / "engine")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, timeout=100, check=True
-    )
-    assert done.stderr == b""

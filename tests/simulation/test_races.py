@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -56,12 +54,6 @@ def program(reconcile: Reconcile, **settings: Any) -> simulation.MakeApp:
 
 async def apply(world: simulation.World, name: str, note: str = "") -> None:
     await world.client.apply(world.type("Team").new(name, Team(note=note)))
-
-
-async def two_teams(world: simulation.World) -> None:
-    await apply(world, "a")
-    await apply(world, "b")
-    await world.wait_idle()
 
 
 async def two_teams_in_turn(world: simulation.World) -> None:
@@ -134,15 +126,6 @@ def test_end_that_depends_on_the_pace_of_users_is_found() -> None:
     assert said in str(found)
 
 
-@pytest.mark.wide
-def test_race_of_two_keys_is_found_with_and_without_a_wait_between_the_changes() -> None:
-    both = {"concurrency": 2}
-    assert str(refuted(takes_a_free_number, two_teams, controller=both).plan) == "spaced(2.0)"
-    found = refuted(takes_a_free_number, two_teams_in_turn, controller=both)
-    assert str(found.plan) in ("change_during(1)", "hurried()")
-    assert f"Team b.metadata.number differs with timing alone: 0 with {found.plan}; 1 with none" in str(found)
-
-
 def test_plan_of_a_schedule_is_repeated_by_its_line() -> None:
     found = refuted(takes_a_free_number, two_teams_in_turn, controller={"concurrency": 2}, plan="change_during(1)")
     assert "differs with timing alone" in str(found)
@@ -175,46 +158,6 @@ def test_early_return_of_a_wait_ends_with_the_change() -> None:
 
 
 # --- what is not a race ---
-
-
-async def draws_a_name(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
-    if "account" not in team.metadata:
-        team.metadata["account"] = f"{uuid.uuid4().hex[:8]}-{random.getrandbits(20)}"
-        team = await rt.client.write(team)
-    await rt.apply(account.new(team.metadata["account"], Account(login=team.name), owner=team))
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("plan", ["crash_after(1)", "conflict(1)", "commit_late(1, 30.0)", "spaced(2.0)"])
-def test_drawn_names_are_no_race(plan: str) -> None:
-    explored = simulation.explore(program(draws_a_name), two_teams, plan=plan)
-    assert "not compared: the names of Accounts are different in every run" in str(explored)
-
-
-@pytest.mark.wide
-def test_contents_of_resources_with_drawn_names_are_compared() -> None:
-    async def forgets(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
-        if not rt.cache.owned(account, team):
-            name = uuid.uuid4().hex
-            await rt.apply(account.new(name, Account(login=team.data.note), owner=team))
-
-    found = refuted(forgets, two_notes, plan="spaced(2.0)")
-    assert "Account" in str(found.findings[0])
-    assert "differs with timing alone" in str(found.findings[0])
-
-
-async def gives_the_first_free_number(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
-    if not rt.cache.owned(account, team):
-        taken = {each.data.count for each in rt.cache.list(account)}
-        number = next(number for number in range(1, 10) if number not in taken)
-        await rt.apply(account.new(f"number-{number}", Account(login=team.name, count=number), owner=team))
-
-
-@pytest.mark.parametrize(
-    "plan", ["not_done(1)", *(pytest.param(each, marks=pytest.mark.wide) for each in ("conflict(1)", "restore(1, 4)"))]
-)
-def test_allocation_in_another_order_is_no_finding(plan: str) -> None:
-    assert simulation.explore(program(gives_the_first_free_number), two_teams, plan=plan).complete
 
 
 async def gives_the_first_free_name(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
@@ -297,21 +240,6 @@ def test_write_that_destroys_another_writers_change_is_found() -> None:
     (finding,) = found.findings
     assert str(finding).startswith("overwritten: Team core has lost metadata['another-writer'], which another writer")
     assert simulation.explore(program(writes_over_its_version), one_team, outside=Mail, plan="conflict(2)").complete
-
-
-@pytest.mark.wide
-def test_owner_that_computes_a_resource_as_a_whole_may_overwrite_it() -> None:
-    async def computes(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
-        async with rt.outputs(account, owner=team) as wanted:
-            await wanted.apply("one", Account(login=team.data.note))
-
-    make = program(computes)
-    setting = simulation.Setting(app=make, scenario=two_notes_in_turn, quiet=None)
-    assert [each.number for each in simulation.run(setting, simulation.Plan()).trace.steps] == [1, 2]
-    struck = simulation.run(setting, simulation.Plan.parse("conflict(2)"))
-    assert any(each.new is not None and "another-writer" in each.new.metadata for each in struck.trace.commits)
-    assert "another-writer" not in str(struck.end)
-    assert simulation.explore(make, two_notes_in_turn, plan="conflict(2)").complete
 
 
 def test_change_that_a_program_passes_on_is_no_finding() -> None:
@@ -412,41 +340,6 @@ def test_call_that_a_restore_makes_a_program_repeat_is_found_if_it_could_have_lo
     assert str(found.findings[0]).startswith("outside: the outside world is {'orders': ['core', 'core']}")
     assert simulation.explore(program(orders_by_its_record), one_team, outside=Orders, plan=restored).complete
     assert simulation.explore(program(orders_by_the_list), one_team, outside=ListedOrders, plan=restored).complete
-
-
-def test_history_that_cannot_be_made_again_is_not_asked_after_a_restore() -> None:
-    class Queue:
-        def __init__(self) -> None:
-            self._waiting = ["one", "two"]
-
-        def state(self) -> None:
-            return None
-
-        async def take(self) -> str | None:
-            return self._waiting.pop(0) if self._waiting else None
-
-    async def consumes(rt: headway.Runtime, _: Any, account: Any, process: simulation.Process) -> None:
-        while (message := await process.outside.take()) is not None:
-            await rt.client.apply(account.new(message, Account(login=message)))
-
-    make = program(consumes)
-    assert simulation.explore(make, one_team, outside=Queue, plan="restore(4, 4)").complete
-
-
-@pytest.mark.wide
-def test_work_that_only_memory_says_is_done_is_still_asked_after_a_restore() -> None:
-    def make(_: simulation.Process) -> headway.App:
-        done: set[str] = set()
-
-        async def once(rt: headway.Runtime, team: Any, account: Any, _process: simulation.Process) -> None:
-            if team.name not in done:
-                await rt.apply(account.new(team.name, Account(), owner=team))
-                done.add(team.name)
-
-        return program(once)(_)
-
-    with pytest.raises(simulation.Refuted):
-        simulation.explore(make, two_teams_in_turn, plan="restore(2, 4)")
 
 
 async def reopened(world: simulation.World) -> None:

@@ -177,7 +177,6 @@ def explore(where: str, how: simulation.Beside, **settings: Any) -> simulation.E
 
 WHERE = pytest.mark.parametrize("where", ["beside", "source", "daemon"])
 RIGHT = pytest.mark.parametrize("how", [by_notify, pytest.param(by_subscription, marks=pytest.mark.wide)])
-WRONG = pytest.mark.parametrize("how", [by_notify_alone, by_subscription_alone])
 
 
 @RIGHT
@@ -214,24 +213,6 @@ def test_subscription_goes_on_with_a_snapshot_after_its_history_is_lost() -> Non
 @RIGHT
 def test_right_mirror_is_accepted_under_every_fault(where: str, how: simulation.Beside) -> None:
     assert explore(where, how).complete
-
-
-# An exploration takes long on a busy machine.
-@pytest.mark.timeout(600)
-@pytest.mark.wide
-@WHERE
-@WRONG
-def test_wrong_mirror_is_found_without_a_hint(where: str, how: simulation.Beside) -> None:
-    with pytest.raises(simulation.Refuted, match="outside"):
-        explore(where, how)
-
-
-def test_function_that_fails_without_a_fault_ends_the_exploration() -> None:
-    async def broken(_: simulation.Process) -> None:
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        explore("beside", broken)
 
 
 def test_function_that_fails_after_a_fault_ends_its_process() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -49,23 +48,6 @@ def test_endless_run_without_passing_time_is_found(monkeypatch: pytest.MonkeyPat
     assert [str(each) for each in result_of(spins).findings] == [
         "converges: tasks have run 20000 steps while no time passed, and there is no end"
     ]
-
-
-@pytest.mark.wide
-def test_long_run_by_the_wall_clock_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine may be slow, or a debugger may have stopped it.
-
-    A run may take any real time while its virtual time passes.
-    """
-
-    async def goes_on(*__: object) -> None:
-        now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + 86_400)
-        for _ in range(5_000):
-            await trio.sleep(0.001)
-
-    monkeypatch.setattr(_run, "_TASK_STEPS", 3_000)
-    assert result_of(goes_on, quiet=None).findings == ()
 
 
 def test_periodic_writes_are_found() -> None:
@@ -139,20 +121,6 @@ def test_contract_is_checked() -> None:
         world.store.now[ACCOUNT, CORE] = pb.Resource(owner=owner)
 
     assert found(result_of(right, quiet=None, holds=[harm])) == ["reads", "terms", "one at a time", "orphans"]
-
-
-def test_invariants_are_checked() -> None:
-    def at_once(_: simulation.World) -> None:
-        raise AssertionError("at once")
-
-    async def later(world: simulation.World) -> None:
-        await world.sleep(1)
-        raise AssertionError
-
-    result = result_of(right, quiet=None, holds=[at_once, later])
-    line = later.__code__.co_firstlineno + 2
-    said = ["at_once: at once", f"later: doesn't hold, at {__file__}:{line}"]
-    assert [str(each) for each in result.findings] == said
 
 
 def test_cache_reads_and_writes_are_recorded() -> None:

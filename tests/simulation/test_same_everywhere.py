@@ -56,22 +56,6 @@ async def two(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-@pytest.mark.wide
-def test_request_with_a_uid_is_the_same_in_every_run() -> None:
-    for plan in ("none", "crash_after(1)", "commit_late(1, 30.0)"):
-        simulation.explore(keyed, two, outside=Authority, plan=plan)
-
-
-def test_recreated_resource_has_another_uid() -> None:
-    async def again(world: simulation.World) -> None:
-        await two(world)
-        await world.client.delete(world.type("Certificate").id("web"))
-        await two(world)
-        assert sorted(world.outside.issued.values()) == ["mail", "web", "web"]
-
-    simulation.explore(keyed, again, outside=Authority, plan="none")
-
-
 PLANS = ("crash_after(1)", "restore(1, 5)", "server_restart(2)", "commit_late(1, 30.0)", "lease_lost(2)")
 
 

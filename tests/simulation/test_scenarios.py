@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-import trio
 
 import headway
 from headway.errors import DeclarationError, HistoryCompacted
-from headway.testing import simulation, stored
+from headway.testing import simulation
 from headway.testing.simulation import Setting, _run, run
 from tests.helpers.corpus.staff import Account, Team
 
@@ -87,15 +86,6 @@ def test_watch_of_users_says_that_the_server_has_restarted() -> None:
         simulation.explore(marks, watches, plan="none")
 
 
-def test_watch_of_users_that_is_not_opened_says_how() -> None:
-    async def reads(world: simulation.World) -> None:
-        async for _ in world.client.watch(world.type("Team")):
-            pass
-
-    with pytest.raises(headway.errors.HeadwayError, match=r"inside `async with client.watch"):
-        simulation.explore(marks, reads, plan="none")
-
-
 def test_scenario_that_waits_for_what_never_comes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The renewals of leases would let time pass without an end."""
     monkeypatch.setattr(_run, "_PATIENCE", 600.0)
@@ -106,20 +96,6 @@ def test_scenario_that_waits_for_what_never_comes_is_found(monkeypatch: pytest.M
 
     with pytest.raises(simulation.Refuted, match=r"converges: the scenario waits for .*\n.*in waits\n"):
         simulation.explore(twice, waits, plan="none")
-
-
-def test_scenario_may_wait_for_a_time_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own tasks may do so, too."""
-    monkeypatch.setattr(_run, "_PATIENCE", 600.0)
-
-    async def waits(world: simulation.World) -> None:
-        await in_haste(world)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(world.sleep, 2000)
-        with trio.move_on_after(2000):
-            await trio.sleep_forever()
-
-    assert run(Setting(app=twice, scenario=waits, outside=Cloud), simulation.Plan()).findings == ()
 
 
 def test_scenario_without_events_is_refused() -> None:
@@ -168,45 +144,6 @@ def test_scenario_that_forgets_an_await_is_refused_with_its_line() -> None:
         assert str(caught.value).startswith("the scenario, or a function that it calls, forgets an await: coroutine ")
         assert f"'{name}' was never awaited, at " in str(caught.value)
         assert f"{__file__}:{scenario.__code__.co_firstlineno + line}: world." in str(caught.value)
-
-
-def test_program_that_forgets_an_await_is_refuted() -> None:
-    """Also if it forgets to enter a block."""
-
-    def forgetful(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team = app.type("staff", "v1", "Team", Team)
-
-        @app.controller(manages=team)
-        async def disks(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-            found = rt.resource(request)
-            if found is not None:
-                async with rt.conditions(found) as conditions:
-                    conditions.set("Made", True)
-                await process.outside.make(f"{request.id.name} {len(process.outside.disks)}")
-                forget(rt, team, process.outside)
-
-        return app
-
-    def call(rt: headway.Runtime, team: headway.ResourceType[Team], _: Any) -> None:
-        rt.client.delete(team.id("core"))  # type: ignore[unused-coroutine]
-
-    def block(rt: headway.Runtime, team: headway.ResourceType[Team], _: Any) -> None:
-        rt.finalizer(stored(team.new("core")))
-
-    def call_outside(_: headway.Runtime, __: headway.ResourceType[Team], cloud: Any) -> None:
-        cloud.make("core")
-
-    for forget, text in (
-        (call, "p1 forgets an await: coroutine 'Client.delete' was never awaited, at "),
-        (block, "p1 forgets an await: an async block was never entered, and has no effect: write `async with "),
-        (call_outside, "p1 forgets an await: coroutine 'outside.make' was never awaited, at "),
-    ):
-        with pytest.raises(simulation.Refuted) as caught:
-            simulation.explore(forgetful, in_haste, outside=Cloud, may_differ=["outside.disks"])
-        found = next(each for each in caught.value.findings if each.oracle == "await")
-        assert text in found.text
-        assert f"{__file__}:{forget.__code__.co_firstlineno + 1}" in found.text
 
 
 def test_decorator_that_is_used_wrongly_is_refused_at_the_declaration() -> None:
@@ -288,27 +225,6 @@ def test_conflict_reaches_a_watcher_of_the_resource() -> None:
     assert [each.oracle for each in result.findings] == ["again"]
 
 
-def test_server_restarted_twice_at_once_returns() -> None:
-    async def restarts(world: simulation.World) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(world.restart_server)
-            nursery.start_soon(world.restart_server)
-        await in_haste(world)
-        with trio.fail_after(60):
-            await world.wait_idle()
-
-    assert run(Setting(app=twice, scenario=restarts, outside=Cloud), simulation.Plan()).findings == ()
-
-
-def test_dead_process_receives_nothing() -> None:
-    plan = simulation.Plan.parse("crash_after(2)")
-    result = run(Setting(app=twice, scenario=in_haste, outside=Cloud), plan)
-    lines = [str(entry) for entry in result.trace.entries]
-    at = lines.index("** p1 is killed **")
-    received = next(line for line in lines[at:] if "p1 receives Team" in line)
-    assert received.startswith("p1 receives Team: the end of a snapshot")
-
-
 def test_killed_process_reaches_the_outside_world_by_no_plain_method() -> None:
     """A ``finally`` block is an example: a real kill would not run it."""
 
@@ -338,23 +254,6 @@ def test_killed_process_reaches_the_outside_world_by_no_plain_method() -> None:
     plan = simulation.Plan.parse("crash_after(1)")
     result = run(Setting(app=make, scenario=in_haste, outside=Sign, quiet=None), plan)
     assert result.outside["words"][:2] == ["on", "on"]
-
-
-@pytest.mark.wide
-def test_users_repeat_complete_requests_after_a_restore() -> None:
-    """The requests include metadata and owners."""
-
-    async def coloured(world: simulation.World) -> None:
-        team, account = world.type("Team"), world.type("Account")
-        for note in ("x", "y"):
-            core = await world.client.apply(team.new("core", Team(note=note), metadata={"colour": "blue"}))
-            await world.client.apply(account.new("mine", Account(login=note), owner=core))
-            await world.wait_idle()
-
-    app = noted(watch=True)
-    (first, *_, last) = run(Setting(app=app, scenario=coloured), simulation.Plan()).trace.steps
-    for step in (first, last):
-        simulation.explore(app, coloured, plan=f"restore({step.number}, 4)")
 
 
 @pytest.mark.parametrize("plan", ["none", "server_restart(1)", "restore(1, 5)"])

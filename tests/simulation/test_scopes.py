@@ -64,12 +64,6 @@ async def tiers_change(world: simulation.World) -> None:
 
 
 @pytest.mark.wide
-def test_program_of_a_scope_is_right_under_some_faults() -> None:
-    for plan in ("none", "crash_after(2)", "crash_before(5)"):
-        simulation.explore(badges(), tiers_change, plan=plan)
-
-
-@pytest.mark.wide
 @pytest.mark.timeout(300)
 def test_program_of_a_scope_is_right_under_every_plan() -> None:
     tried = simulation.explore(badges(), tiers_change, seconds=200)

@@ -16,11 +16,6 @@ class Rule:
     failures: int = field(3)
 
 
-@headway.message
-class Filter:
-    sources: list[str] = field(1)
-
-
 class Firewall:
     def __init__(self) -> None:
         self.rules: dict[str, str] = {}
@@ -32,7 +27,6 @@ class Firewall:
 
 types = headway.App("firewall")
 RULE = types.type("firewall", "v1", "Rule", Rule)
-FILTER = types.type("firewall", "v1", "Filter", Filter)
 
 
 def telling(*, attempt: bool) -> simulation.MakeApp:
@@ -78,37 +72,6 @@ def counting(process: simulation.Process) -> headway.App:
     return app
 
 
-def filtering(*, attempt: bool = False) -> headway.App:
-    """Return a program whose condition counts what the reconcile has found and then replaces."""
-    app = headway.App("firewall")
-    app.registry = types.registry
-
-    @app.controller(manages=FILTER)
-    async def loaded(rt: headway.Runtime, request: headway.Request[Filter]) -> None:
-        filter_ = rt.resource(request)
-        if filter_ is not None:
-            async with rt.conditions(filter_) as conditions:
-                conditions.set("Loaded", True)
-
-    @app.controller(manages=RULE, watches=[headway.watch(FILTER, headway.mappers.owner())])
-    async def rules(rt: headway.Runtime, request: headway.Request[Rule]) -> None:
-        rule = rt.resource(request)
-        if rule is None:
-            return
-        found = rt.cache.owned(FILTER, rule)
-        old = sum(each.data.sources != [rule.data.source] for each in found)
-        waiting = sum(
-            each.generation != getattr(each.status.get("loaded"), "observed_generation", "") for each in found
-        )
-        async with rt.outputs(FILTER, owner=rule) as wanted:
-            await wanted.apply(rule.name, Filter(sources=[rule.data.source]))
-        async with rt.conditions(rule) as conditions:
-            text = f"attempt {request.attempt}" if attempt else f"{old} old, {waiting} not loaded"
-            conditions.set("Ready", bool(found) and not old and not waiting, text)
-
-    return app
-
-
 async def scenario(world: simulation.World) -> None:
     await world.client.apply(RULE.new("ssh", Rule(source="10.0.0.0/8")))
     await world.wait_idle()
@@ -132,16 +95,3 @@ def test_conditions_and_phases_that_follow_from_the_store_pass(app: simulation.M
     explored = simulation.explore(app, scenario, outside=Firewall, plan="not_done(1)")
     assert explored.struck
     assert explored.runs
-
-
-def test_progress_that_counts_what_the_reconcile_then_replaces_passes() -> None:
-    """The change comes before the filter is loaded, so "1 old, 1 not loaded" is only seen at this pace."""
-    explored = simulation.explore(filtering(), changed, plan="change_during(3)")
-    assert explored.struck
-    assert explored.runs
-
-
-def test_number_of_the_attempt_beside_an_output_is_found() -> None:
-    with pytest.raises(simulation.Refuted, match=r"steady: Rule ssh.*attempt 2, and then") as caught:
-        simulation.explore(filtering(attempt=True), scenario, plan="not_done(2)")
-    assert [each.oracle for each in caught.value.findings] == ["steady"]

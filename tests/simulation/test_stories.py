@@ -11,7 +11,7 @@ import trio
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
-from headway.testing.simulation import Committed, Finding, Plan, Result, Setting, Trace, run
+from headway.testing.simulation import Committed, Finding, Plan, Result, Trace
 from headway.testing.simulation.faults import SCHEDULES, CrashAfter, Fault, StepFault
 from headway.testing.simulation.plans import MOST_RUNS, Judge, simplest
 from headway.testing.simulation.stories import is_timing_alone, located, timeline, when
@@ -58,20 +58,6 @@ def fighting(busy: int) -> Any:
         return app
 
     return make
-
-
-def test_story_of_a_fight_begins_at_it_and_contains_both_sides() -> None:
-    """No fault strikes, and the fight begins after more lines than a story has."""
-    result = run(Setting(app=fighting(busy=40), scenario=one_team, quiet=None), Plan(), most_steps=150)
-    assert result.findings[0].oracle == "fight"
-    lines = timeline(result.trace, result.findings)
-    assert lines[0].strip().endswith("lines before)")
-    assert len(lines) <= 40
-    marked = causes_in(lines)
-    assert [each.rpartition(" by ")[2] for each in marked if "fight" in each][:2] in (
-        ["right  <-- fight", "left  <-- fight"],
-        ["left  <-- fight", "right  <-- fight"],
-    )
 
 
 def _trace_of(count: int, *, violating: int) -> tuple[Trace, Committed]:
@@ -186,40 +172,6 @@ def test_calls_that_take_effect_together_have_a_line_each() -> None:
     assert sorted(done) == ["later('core one'): done", "later('core two'): done"]
 
 
-async def fails_at_first(_rt: object, _: object, __: object, process: simulation.Process) -> None:
-    process.outside.made += 1
-    await process.outside.listed()
-    if process.outside.made < 9:
-        raise RuntimeError("not yet")
-
-
-def test_attempts_that_fail_alike_are_shown_once() -> None:
-    result = result_of(fails_at_first)
-    lines = timeline(result.trace)
-    assert len([line for line in lines if "RuntimeError" in line]) == 1
-    [repeats] = [line.strip() for line in lines if "that repeat those above" in line]
-    assert int(repeats.strip("(").partition(" ")[0]) >= 3 * 7
-    assert len(result.trace.reconciles) > 8
-
-
-async def gives_up(_rt: object, _: object, __: object, process: simulation.Process) -> None:
-    """Twenty calls in each attempt. The second one fails for good, so that the third one follows a restart."""
-    process.outside.made += 1
-    attempt = process.outside.made
-    for letter in "abcdefghijklmnopqrst":
-        await process.outside.put(letter * attempt)
-    if attempt < 3:
-        raise (RuntimeError if attempt == 1 else headway.PermanentFailure)("not so")
-
-
-def test_failure_for_good_is_not_left_out() -> None:
-    result = result_of(gives_up)
-    finding = Finding("outside", "is wrong", entries=(result.trace.steps[0], result.trace.steps[-1]))
-    lines = timeline(result.trace, [finding])
-    assert [line for line in lines if "ends Team core: PermanentFailure: not so" in line]
-    assert len(lines) < 45
-
-
 def never_two_disks(stored: simulation.Stored) -> None:
     assert len(stored.outside.disks) < 2, f"there are {sorted(stored.outside.disks)}"
 
@@ -242,60 +194,6 @@ def test_findings_have_the_place_and_the_entries_that_they_are_about() -> None:
 
 
 # --- what there was to do ---
-
-
-def _writing(rt: headway.Runtime, account: Any) -> Any:
-    last = rt.cache.get(account, "count")
-    return rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
-
-
-async def at_each_start(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
-    await _writing(rt, account)
-
-
-async def by_the_minute(rt: headway.Runtime, _: object, account: Any, __: object) -> headway.RequeueAfter:
-    await _writing(rt, account)
-    return headway.requeue_after(60)
-
-
-def first_texts(result: Result, oracle: str) -> list[str]:
-    return [each.text.partition(", such as: ")[0] for each in result.findings if each.oracle == oracle][:1]
-
-
-def test_nothing_to_do_is_said_only_if_it_is_so() -> None:
-    assert first_texts(result_of(at_each_start), "again") == ["1 write after a restart, when there was nothing to do"]
-    scheduled = result_of(by_the_minute, quiet=100.0)
-    assert first_texts(scheduled, "again") == [
-        "1 write after a restart, when these were due to be reconciled: Team core (by accounts)"
-    ]
-    assert first_texts(scheduled, "quiet") == [
-        "1 write in 100 s after the scenario, when these were due to be reconciled: Team core (by accounts) (let the "
-        "scenario sleep until no requeue and no timer has work left; quiet=None if they always have)"
-    ]
-
-
-async def two_minutes(world: simulation.World) -> None:
-    await one_team(world)
-    await world.sleep(120)
-
-
-def test_daemon_that_writes_by_the_clock_is_named() -> None:
-    def make(_: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-
-        @app.daemon(team)
-        async def clocks(rt: headway.Runtime, _: object) -> None:
-            while True:
-                await rt.client.apply(account.new("clock", Account(login=str(trio.current_time()))))
-                await trio.sleep(50)
-
-        return app
-
-    result = run(Setting(app=make, scenario=two_minutes, quiet=60.0), Plan())
-    (text,) = first_texts(result, "quiet")
-    assert text.startswith("1 write in 60 s after the scenario, made by the daemon of Team core (let the scenario")
-    assert first_texts(result, "again") == ["1 write after a restart, made by the daemon of Team core"]
 
 
 # --- timing ---
@@ -362,14 +260,6 @@ def test_simpler_plan_that_refutes_for_another_reason_is_not_taken() -> None:
     by_another = lambda plan: ["counts"] if len(plan) == 2 else ["end state"]  # noqa: E731
     both = "hand_over(1); hand_over(3)"
     assert simple(both, by_another) == both
-
-
-def test_search_for_a_simpler_plan_ends() -> None:
-    """Each run would lead to another one."""
-    crashes = [f"crash_after({step})" for step in range(1, 100)]
-    assert simple("crash_after(99)", lambda plan: ["counts"] if plan[0].step > 50 else [], *crashes) == (
-        "crash_after(99)"
-    )
 
 
 async def slow_is_bad(rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any) -> None:

@@ -112,11 +112,6 @@ def test_markup_in_names_and_payloads_stays_text() -> None:
     assert [each for each in read.texts["td"] if "put('</td></table><img" in each]
 
 
-def test_page_of_the_same_run_is_the_same() -> None:
-    pages = [page("a", Plan(), each, each.findings) for each in (result_of(makes), result_of(makes))]
-    assert pages[0] == pages[1]
-
-
 def test_long_run_is_shown_in_part_with_its_causes() -> None:
     trace = Trace()
     for revision in range(1, 9001):
@@ -160,21 +155,6 @@ def test_exploration_writes_the_page_of_its_story(tmp_path: Path, monkeypatch: p
     assert [each for each in read.texts["span"] if each == str(caught.value.findings[0])]
 
 
-def test_later_story_of_another_test_gets_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "story.html"
-    file.write_text("of an earlier session")
-    assert refuted(file, monkeypatch)[-1] == f"page: {file}"
-    assert refuted(file, monkeypatch, "tests/test_b.py::test_b (call)")[-1] == f"page: {tmp_path / 'story-2.html'}"
-    assert refuted(file, monkeypatch)[-1] == f"page: {file} (in place of an earlier story of this test)"
-    assert "tests/test_a.py::test_a" in file.read_text()
-    assert "tests/test_b.py::test_b" in (tmp_path / "story-2.html").read_text()
-
-
-def test_stories_outside_of_tests_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [refuted(tmp_path, monkeypatch, "")[-1] for _ in range(3)]
-    assert files == [f"page: {tmp_path / name}" for name in ("story.html", "story-2.html", "story-3.html")]
-
-
 @pytest.mark.parametrize("given", ["", "/", "/{test}.html"])
 def test_file_in_a_folder_has_the_name_of_the_test(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refuted(f"{tmp_path}{given}", monkeypatch)[-1] == f"page: {tmp_path / 'tests.test_a.py.test_a.html'}"
@@ -184,11 +164,6 @@ def test_file_in_a_folder_has_the_name_of_the_test(given: str, tmp_path: Path, m
     names = [Path(line.removeprefix("page: ")).name for line in lines]
     assert len(set(names)) == len(list(tmp_path.iterdir())) - 1 == 3
     assert all(re.fullmatch(r"t\.py\.t-[\w.-]+-[0-9a-f]{6}\.html", name) for name in names)
-
-
-def test_parallel_workers_do_not_overwrite_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
-    assert refuted(tmp_path / "story.html", monkeypatch)[-1] == f"page: {tmp_path / 'story-gw1.html'}"
 
 
 @pytest.mark.parametrize(

@@ -167,26 +167,6 @@ def test_contents_of_things_with_random_names_are_compared(image: str, size: int
 # --- users who pause ---
 
 
-async def pauses(world: simulation.World) -> None:
-    await note(world, "core", "x")
-    await world.wait_idle()
-    await world.sleep(20)
-    await note(world, "core", "y")
-    await world.wait_idle()
-
-
-def test_no_fault_outlasts_a_pause_of_users_who_do_not_wait() -> None:
-    """What the program does within the pause may be what users rely on."""
-
-    async def puts(rt: headway.Runtime, team: Any, _: object, doors: Doors) -> None:
-        await doors.put(team.name, team.data.note, (rt.term, int(team.version)))
-
-    without = without_all_but("outage", "hurried", "spaced", "slow", "change_during")
-    explored = simulation.explore(program(puts), pauses, outside=Doors, without=without)
-    at_a_pace = [each for each in explored.plans if isinstance(each[0], faults.Hurried)]
-    assert not [each for each in at_a_pace if isinstance(each[-1], faults.Outage) and each[-1].seconds > 20]
-
-
 def test_schedule_can_be_left_out_by_its_name() -> None:
     async def puts(_: object, team: Any, __: object, doors: Doors) -> None:
         await doors.put(team.name, team.data.note)
@@ -200,77 +180,4 @@ def test_schedule_can_be_left_out_by_its_name() -> None:
 # --- an end that depends on whether users wait ---
 
 
-class Announced(Doors):
-    """The world outside: doors, and the states that were announced, of which hurried users leave some out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.announced: list[str] = []
-
-    def state(self) -> dict[str, Any]:
-        return {"notes": dict(self.notes), "announced": list(self.announced)}
-
-    async def announce(self, text: str) -> None:
-        if text not in self.announced:
-            self.announced.append(text)
-
-
-@pytest.mark.parametrize("reads_again", [False, True])
-def test_only_what_hurried_users_change_is_left_out_at_their_pace(reads_again: bool) -> None:
-    """The list is shorter if users don't wait. The doors must still be right."""
-
-    async def announces(rt: headway.Runtime, team: Any, _: object, outside: Announced) -> None:
-        said = team.status.get(rt.controller)
-        if said is not None and said.observed_generation == team.generation:
-            return
-        await outside.put(team.name, team.data.note, (rt.term, int(team.version)))
-        await outside.announce(team.data.note)
-        # The mistake: it says of the newest state what it has done with an older one.
-        done = rt.cache.get(team.type, team.name) if reads_again else team
-        if done is not None:
-            async with rt.conditions(done) as conditions:
-                conditions.set("Done", True)
-
-    settings: dict[str, Any] = {"outside": Announced, "without": without_all_but("hurried", "change_during")}
-    if reads_again:
-        with pytest.raises(simulation.Refuted, match="the outside world differs with timing alone"):
-            simulation.explore(program(announces), two_notes, **settings)
-        return
-    explored = simulation.explore(program(announces), two_notes, **settings)
-    assert any(isinstance(fault, faults.ChangeDuring) for plan in explored.runs for fault in plan)
-    assert "not compared: outside.announced if users don't wait" in str(explored)
-
-
 # --- a backup from before a creation, and a later change of another resource ---
-
-
-class Signs(Doors):
-    """The world outside: signs, of which only the texts are compared, because a uid is new in each run."""
-
-    async def listed(self) -> list[str]:
-        return sorted(self.notes)
-
-    def state(self) -> Any:
-        return sorted(self.notes.values())
-
-
-async def two_teams_and_a_change(world: simulation.World) -> None:
-    for name, text in (("core", "x"), ("docs", "y"), ("core", "z")):
-        await note(world, name, text)
-        await world.wait_idle()
-
-
-@pytest.mark.parametrize("by", ["name", "uid"])
-def test_thing_of_a_uid_that_a_restore_has_taken_back_is_found(by: str) -> None:
-    """The last call is for a change. The backup must also be older than a creation for which such a call was made."""
-
-    async def puts(rt: headway.Runtime, team: Any, _: object, signs: Signs) -> None:
-        async with rt.finalizer(team) as guarded:
-            await signs.put(getattr(team, by), team.data.note, (rt.term, int(guarded.resource.version)))
-
-    settings: dict[str, Any] = {"outside": Signs, "without": without_all_but("restore")}
-    if by == "name":
-        assert simulation.explore(program(puts), two_teams_and_a_change, **settings).complete
-        return
-    with pytest.raises(simulation.Refuted, match=r"\['y', 'y', 'z'\]; without faults: \['y', 'z'\]"):
-        simulation.explore(program(puts), two_teams_and_a_change, **settings)

@@ -61,9 +61,3 @@ def test_every_field_is_set_in_some_payload(name: str) -> None:
 def test_unknown_field_is_an_error_that_names_the_fields() -> None:
     with pytest.raises(headway.errors.DeclarationError, match="House has no field 'nam'; did you mean 'name'"):
         simulation.desired(HOUSE, nam=st.just("a"))
-
-
-@pytest.mark.wide
-def test_chain_has_a_deletion() -> None:
-    chain = find(simulation.chains(HOUSE, most=2), lambda found: len(found) == 2 and found[1] is None)
-    assert isinstance(chain[0], House | None)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-import trio
 
 import headway
 from headway import field
@@ -161,47 +159,9 @@ def test_tick_between_two_calls_of_a_reconcile_is_found() -> None:
         simulation.explore(app, provisioned, outside=Cloud, plan="tick_during(2, 2)")
 
 
-@pytest.mark.wide
-def test_sweep_by_what_is_there_first_passes() -> None:
-    for plan in ("tick_during(2, 1)", "tick_during(2, 2)"):
-        explored = simulation.explore(provisioning(by_policy=False), provisioned, outside=Cloud, plan=plan)
-        assert explored.struck
-        assert explored.runs
-
-
 def test_ticks_fall_between_two_calls_of_a_reconcile_first() -> None:
     setting = Setting(app=provisioning(by_policy=False), scenario=provisioned, outside=Cloud)
     planned = [str(each) for each in ticks_during_calls(run(setting, simulation.Plan.parse("settled()")))]
     # The third call writes after the others of its reconcile; the first call of all is the sweep's own.
     assert planned[0] == "tick_during(2, 3)"
     assert planned[-2:] == ["tick_during(2, 1)", "tick_during(1, 1)"]
-
-
-def test_what_a_program_draws_does_not_move_its_timers() -> None:
-    """So a program that depends on when its timers fire isn't taken for one that is random."""
-    drawn: list[list[float]] = []
-
-    def make(process: simulation.Process) -> headway.App:
-        del process
-        app = headway.App("cloud")
-        app.registry = types.registry
-
-        @app.timer(MACHINE, every=60)
-        async def rolls(_: headway.Runtime, __: headway.Resource[Machine]) -> None:
-            drawn[-1].append(random.random())
-            times[-1].append(trio.current_time())
-
-        return app
-
-    async def an_hour(world: simulation.World) -> None:
-        await world.client.apply(MACHINE.new("m", Machine()))
-        await world.sleep(3600)
-
-    times: list[list[float]] = []
-    for draw in (0, 1):
-        drawn.append([])
-        times.append([])
-        run(Setting(app=make, scenario=an_hour, quiet=None), NONE, draw=draw)
-    assert len(set(times[0])) > 50
-    assert times[0] == times[1]
-    assert drawn[0] != drawn[1]

@@ -132,40 +132,6 @@ def test_result_counts_as_right_if_only_more_time_has_passed(plan: str) -> None:
     assert [str(each) for each in explored.struck] == [plan]
 
 
-@pytest.mark.parametrize("plan", ["spaced(2.0)", pytest.param("slow(1, 10.0)", marks=pytest.mark.wide)])
-def test_time_that_is_later_with_other_timing_is_no_race(plan: str) -> None:
-    async def stamps(rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any) -> None:
-        team = rt.resource(request)
-        if team is not None and rt.cache.get(account, team.data.note) is None:
-            await process.outside.put(team.data.note)
-            made = Account(login=f"made at {datetime.datetime.now(datetime.UTC).isoformat()}", count=int(time.time()))
-            await rt.apply(account.new(team.data.note, made))
-
-    async def one_note_after_another(world: simulation.World) -> None:
-        for note in ("a", "b"):
-            await world.client.apply(world.type("Team").new("core", Team(note=note)))
-            await world.wait_idle()
-
-    explored = simulation.explore(program(stamps), one_note_after_another, outside=Cloud, plan=plan)
-    assert [str(each) for each in explored.struck] == [plan]
-
-
-@pytest.mark.wide
-def test_wall_clock_that_measures_a_duration_is_found() -> None:
-    async def times_out(rt: headway.Runtime, request: headway.Request[Team], _: object, process: Any) -> None:
-        team = rt.resource(request)
-        if team is None or team.data.note:
-            return
-        began = time.time()
-        await process.outside.put(request.id.name)
-        team.data.note = "timed out" if time.time() - began > 1800 else "done"
-        await rt.client.write(team)
-
-    with pytest.raises(simulation.Refuted) as caught:
-        simulation.explore(program(times_out), short, outside=Cloud, plan="wall_jump(2, 3600.0)")
-    assert "note='timed out'" in str(caught.value.findings[0])
-
-
 @pytest.mark.parametrize("right", [pytest.param(True, marks=pytest.mark.wide), False])
 def test_timer_that_fires_again_after_a_jump_back_is_found(right: bool) -> None:
     async def every_five_minutes(

@@ -11,7 +11,6 @@ import trio
 
 import headway
 from headway import field
-from headway.errors import DeclarationError
 from headway.testing import simulation
 from tests.helpers.versions import V1, V2, Member, Roster, down, up
 
@@ -166,12 +165,6 @@ def test_old_program_leads_once_more_during_a_rolling_upgrade(make: Make, quota:
     assert ada["quota"] == str(quota)
 
 
-@pytest.mark.wide
-def test_process_that_was_killed_long_before_its_upgrade_is_upgraded() -> None:
-    """It has waited for the upgrade for longer than a process takes to start again."""
-    simulation.explore(old, rolling(new()), processes=2, plan="replaced(1)")
-
-
 @pytest.mark.deep
 def test_rolling_upgrade_passes_under_every_fault() -> None:
     assert simulation.explore(old, rolling(new()), processes=2, seconds=600).complete
@@ -285,11 +278,3 @@ def test_upgrade_to_another_version_without_a_converter_is_refuted() -> None:
     """The new program sees none of the resources that the old version holds."""
     with pytest.raises(simulation.Refuted):
         simulation.explore(versions("old"), two_versions(versions("new", forgets=True)), seconds=0)
-
-
-def test_version_of_a_type_must_exist() -> None:
-    async def scenario(world: simulation.World) -> None:
-        world.type("Team", "v7")
-
-    with pytest.raises(DeclarationError, match="no version 'v7' of Team: it has v1"):
-        simulation.explore(versions("old"), scenario)

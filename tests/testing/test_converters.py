@@ -20,7 +20,6 @@ from headway.protobuf import decode, encode, equal, field, message
 from headway.resource import Condition, Hooks, Resource, ResourceType
 from headway.testing import check_converters
 from headway.testing._payloads import ALL_VALUES, payloads
-from tests.helpers.versions import Crew, Member, Roster, versions
 
 app = App("tests")
 
@@ -124,61 +123,6 @@ def test_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -> 
     assert what in str(caught.value)
 
 
-@pytest.mark.wide
-def test_good_converters_pass() -> None:
-    """A chain of good converters passes, too."""
-    check_converters(between(up, down), examples=30)
-    named = st.builds(lambda name, color: Roster(names=[name], color=color), st.text(max_size=3), st.just("red"))
-    crews = st.builds(lambda name: Crew(members=[Member(name=name)], color="red"), st.text(max_size=3))
-    check_converters(versions(), examples=30, values={Roster: named, Crew: crews})
-
-
-def test_converter_may_leave_elements_of_a_list_out() -> None:
-    """The kept elements must be recognizable, so that a write preserves the others."""
-
-    def down(new: Crew) -> Older:
-        return Older(names=[each.name for each in new.members if each.role != "hidden"])
-
-    def up(old: Older) -> Crew:
-        return Crew(members=[Member(name=name) for name in old.names])
-
-    def alike(new: Crew) -> Older:
-        return Older(names=sorted({each.name for each in new.members}))
-
-    members = st.builds(Member, name=st.sampled_from("abc"), role=st.sampled_from(["", "hidden"]))
-    # Each name is unique, because the merge finds the hidden elements by name.
-    crews = st.builds(Crew, members=st.lists(members, max_size=3, unique_by=lambda each: each.name))
-    older = st.builds(lambda names: Older(names=names), st.lists(st.sampled_from("xyz"), max_size=3))
-    check_converters(between_lists(up, down), examples=30, values={Older: older, Crew: crews})
-    twice = st.builds(lambda name: Crew(members=[Member(name=name), Member(name=name)]), st.sampled_from("abc"))
-    sorted_once = older.map(lambda each: Older(names=sorted(set(each.names))))
-    with pytest.raises(AssertionError, match=r"must be read back.*servers reject such a write"):
-        check_converters(between_lists(up, alike), examples=30, values={Older: sorted_once, Crew: twice})
-
-
-def between_lists(up: Callable[[Older], Crew], down: Callable[[Crew], Older]) -> App:
-    made = App("tests")
-    older = made.type("tests", "v1", "Thing", Older)
-    made.converter(older, made.type("tests", "v2", "Thing", Crew), up=up, down=down)
-    return made
-
-
-@pytest.mark.wide
-def test_payloads_refused_by_hooks_or_left_out_by_values_are_not_tried() -> None:
-    """Neither kind of payload can be stored."""
-
-    def validate(resource: Resource[Any]) -> None:
-        if len(resource.data.names) > 1:
-            raise ValueError("too many")
-
-    check_converters(between(refusing, down, validate), examples=30)
-    older = st.builds(lambda names: Older(names=names), st.lists(st.text(max_size=3), max_size=1))
-    check_converters(between(refusing, down), examples=30, values={Older: older, Newer: older.map(up)})
-    # The older version must preserve every value of the newer one.
-    with pytest.raises(AssertionError, match="raised ValueError: too many"):
-        check_converters(between(refusing, down), examples=30, values={Older: older})
-
-
 def test_hook_that_refuses_what_the_schema_makes_asks_for_strategies() -> None:
     def validate(resource: Resource[Any]) -> None:
         if resource.data.color != "a color that no one guesses":
@@ -252,13 +196,6 @@ def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> N
     with pytest.raises(DeclarationError) as caught:
         check_converters(between(up, down), **options)
     assert message in str(caught.value)
-
-
-def test_app_without_converters_is_refused() -> None:
-    with pytest.raises(DeclarationError, match=r"check_converters\(5\) expects an App or its registry"):
-        check_converters(5)  # type: ignore[arg-type]  # a mistake of the caller's
-    with pytest.raises(DeclarationError, match="there are no converters to check"):
-        check_converters(App("tests"))
 
 
 class Rank(enum.IntEnum):

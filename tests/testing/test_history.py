@@ -347,15 +347,6 @@ def test_deletion_that_a_run_could_not_know_of_need_not_be_reconciled() -> None:
     assert [rule for rule, _ in History([*unseen, missed]).violations(owes())] == ["reconciled"]
 
 
-def test_history_counts_all_violations_and_shows_twenty() -> None:
-    """The output of a broken store stays short."""
-    facts = [*snapshot("w", 1), *(changes("w", up(revision)) for revision in range(2, 40)), bookmark("w", 40)]
-    behind = [*snapshot("s", 1), bookmark("s", 40)]
-    with pytest.raises(AssertionError, match="38 violations in ") as found:
-        History([*facts, *behind]).check()
-    assert len(str(found.value).splitlines()) == 21
-
-
 def test_invalid_fact_is_refused_with_the_valid_form() -> None:
     """A line of another file is not ignored."""
     with pytest.raises(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,14 +131,6 @@ async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock:
         assert await shot.requests() == []
 
 
-async def test_changes_by_other_writers_are_awaited(autojump_clock: MockClock) -> None:
-    """The requests that they cause are reported after that."""
-    staff = Staff()
-    async with one_shot(staff.app, "accounts") as shot:
-        await shot.client.apply(staff.team.new("core", Team(members=["ada"])))
-        assert [each.id.name for each in await shot.requests()] == ["core"]
-
-
 async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> None:
     """Any writer's change counts. A mapper that is called directly waits, too."""
     staff, script = Staff(), ScriptedChannel()
@@ -162,16 +153,6 @@ async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> 
         assert len(await shot.client.list(staff.account)) == 1
 
 
-async def test_existing_resource_causes_no_request(tmp_path: Path) -> None:
-    """The test runs in real time, because a virtual clock does not wait for the file's threads."""
-    staff, store = Staff(), f"sqlite:{tmp_path / 'staff.db'}"
-    async with one_shot(staff.app, "accounts", store=store) as shot:
-        await shot.given(staff.team.new("core", Team()))
-    async with one_shot(staff.app, "accounts", store=store) as shot:
-        assert await shot.requests() == []
-        assert [each.name for each in shot.runtime.cache.list(staff.team)] == ["core"]
-
-
 async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None:
     """The call returns the time of the next one."""
     app = headway.App("timed")
@@ -188,16 +169,3 @@ async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None:
         await trio.sleep(61)
         assert (await shot.reconcile("core")).requeue_after == pytest.approx(60, abs=2)
         assert set(called) == {"core"}
-
-
-def test_stored_resource_looks_like_one_from_a_store() -> None:
-    """The resource has a uid, a version, a generation, and the requested fields."""
-    type = Staff().team
-    ready = headway.Condition("Ready", headway.ConditionState.TRUE)
-    made = stored(type.new("core", Team(members=["ada"])), version=7, conditions={"accounts": [ready]}, deleting=True)
-    assert (made.uid, made.version, made.data.members) == ("uid-of-core", "7", ["ada"])
-    assert made.is_deleting
-    assert made.status["accounts"].observed_generation == made.generation
-    assert headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "accounts")
-    assert not headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "others")
-    assert stored(made, version=8).generation != made.generation

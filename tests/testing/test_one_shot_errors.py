@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import structlog.testing
 import trio
 from trio.testing import MockClock
 
 import headway
 from headway.errors import DeclarationError
-from headway.testing import Fault, ScriptedChannel, one_shot
+from headway.testing import one_shot
 from tests.helpers.one_shot_staff import Account, Staff, Team
 
 
@@ -26,20 +25,6 @@ async def test_exception_of_a_reconcile_is_raised(autojump_clock: MockClock) -> 
         with pytest.raises(trio.TooSlowError):
             await shot.reconcile("b")
         assert autojump_clock.current_time() - before == pytest.approx(30, abs=1)
-
-
-async def test_refused_write_is_recorded(autojump_clock: MockClock) -> None:
-    """The test puts its own channel between the controller and the store."""
-    staff, script = Staff(), ScriptedChannel()
-    async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
-        await shot.given(staff.team.new("core", Team(members=["ada"])))
-        script.writes(Fault.CONFLICT)
-        with pytest.raises(headway.Conflict):
-            await shot.reconcile("core")
-        script.writes(Fault.NONE, Fault.FAILED)
-        with pytest.raises(headway.HeadwayError):
-            await shot.reconcile("core")
-        assert [each.name for each in await shot.client.list(staff.account)] == ["ada"]
 
 
 async def test_unknown_controller_is_named() -> None:
@@ -122,42 +107,6 @@ async def test_exception_of_a_mapper_is_raised(autojump_clock: MockClock) -> Non
         assert any(isinstance(each, headway.events.MappingFailed) for each in events)
         broken = False
         assert [each.id.name for each in await shot.requests()] == ["core"]
-
-
-async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -> None:
-    """The change is kept and mapped again, as if the mapper had raised."""
-    app = headway.App("mapped")
-    team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
-    wrong: Any = lambda found, _: [found.id]  # noqa: E731  # what it is declared as would be refused
-
-    @app.controller(manages=team, watches=[headway.watch(account, wrong)])
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Do nothing."""
-
-    events: list[object] = []
-    async with one_shot(app, "look", report=events.append) as shot:
-        with pytest.raises(
-            headway.errors.DeclarationError, match=r"it returned Account ada, of type mapped\.v1\.Account"
-        ):
-            await shot.given(account.new("ada", Account()))
-    assert [each.retry_after for each in events if isinstance(each, headway.events.MappingFailed)] == [0.005]
-
-
-async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:
-    """`on_start` has failed and the run continues, as in production."""
-    app = headway.App("logged")
-
-    async def on_start(_: headway.Runtime) -> None:
-        raise LookupError("no start")
-
-    @app.controller(manages=app.type("logged", "v1", "Team", Team), on_start=on_start)
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Do nothing."""
-
-    with structlog.testing.capture_logs() as lines:
-        async with one_shot(app, "look") as shot:
-            await shot.reconcile("a")
-    assert [(line["event"], line["error"]) for line in lines] == [("CallbackFailed", "LookupError: no start")]
 
 
 async def test_daemon_cannot_be_called() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import trio
 from trio.testing import MockClock
 
 import headway
-from headway.errors import Closed, DeclarationError
+from headway.errors import DeclarationError
 from headway.testing import one_shot
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -56,18 +53,3 @@ async def test_mapper_of_an_added_watch_can_be_called(autojump_clock: MockClock)
         await shot.given(staff.team.new("core", Team()))
         await shot.reconcile("core")
         assert [id.name for id in await shot.mapped(staff.account, new=account)] == ["core"]
-
-
-async def test_other_error_of_a_closed_block_propagates(autojump_clock: MockClock) -> None:
-    """Only the end of the run calls the reconciler again."""
-    staff, calls = Staff(), list[Any]()
-
-    @staff.app.controller(manages=staff.team)
-    async def look(_: headway.Runtime, request: headway.Request[Team]) -> None:
-        calls.append(request.id.name)
-        raise Closed("another engine's client")
-
-    async with one_shot(staff.app, "look") as shot:
-        with trio.fail_after(100), pytest.raises(Closed, match="another engine's client"):
-            await shot.reconcile("core")
-    assert calls == ["core"]

@@ -13,8 +13,7 @@ import trio.testing
 from grpclib.const import Status
 
 import headway
-from headway.access import Access, Authorizer
-from headway.errors import OutcomeUnknown, PermissionDenied, RateLimited, Unavailable
+from headway.errors import OutcomeUnknown, Unavailable
 from headway.protobuf import field, message
 from headway.resource import ResourceType, describe
 from headway.rpc import Services, open_server
@@ -165,15 +164,6 @@ async def test_workers_that_would_misread_end_with_an_error() -> None:
     assert reconciled == []
 
 
-async def test_workers_without_controllers_are_compared() -> None:
-    """No controller calls the server, so the comparison itself makes the first call."""
-    async with serving() as address:
-        with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch) as caught:
-            async with headway.open_workers(address, program(WRONG), process="web-1"):
-                await trio.sleep_forever()
-        assert str(caught.value) == SAID
-
-
 async def test_unreachable_server_is_compared_once_it_answers(autojump_clock: trio.testing.MockClock) -> None:
     """An unreachable server is not a failure. Each wait is longer than the one before, up to a limit."""
     away = failed(Status.UNAVAILABLE, "away")
@@ -218,14 +208,6 @@ async def test_server_without_a_description_is_accepted() -> None:
         assert await client.get(WRONG, "core") is None
 
 
-async def test_token_without_rights_learns_no_types() -> None:
-    """The server compares no type that the caller has no right to. The call itself is denied."""
-    access = Authorizer(Access([], []))
-    async with serving(access=access) as address, headway.connect(address, program(WRONG)) as client:
-        with pytest.raises(PermissionDenied):
-            await client.read(WRONG, "core")
-
-
 async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:
     """If it fails, all of them fail before they are sent, and the next call compares again."""
     lists = Lists(failed(Status.UNAVAILABLE, "away"), describe([TEAM]))
@@ -251,28 +233,6 @@ async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) ->
     assert (lists.asked, lists.calls[-2:]) == (2, ["/a/B", "/a/B"])
 
 
-async def test_canceled_caller_leaves_the_comparison_to_the_next(nursery: trio.Nursery) -> None:
-    lists = Lists(describe([TEAM]))
-    channel = Compared(lists, TEAM)
-    answers: list[str] = []
-    first = trio.CancelScope()
-
-    async def call(scope: trio.CancelScope) -> None:
-        with scope:
-            answers.append(await channel.unary("/a/B", None, str))
-
-    nursery.start_soon(call, first)
-    await trio.testing.wait_all_tasks_blocked()
-    nursery.start_soon(call, trio.CancelScope())
-    await trio.testing.wait_all_tasks_blocked()
-    first.cancel()
-    await trio.testing.wait_all_tasks_blocked()
-    assert lists.asked == 2
-    lists.may_answer.set()
-    await trio.testing.wait_all_tasks_blocked()
-    assert answers == ["answered"]
-
-
 async def test_invalid_description_is_reported() -> None:
     nonsense = describe([TEAM])
     nonsense.types[0].message = 7
@@ -280,38 +240,3 @@ async def test_invalid_description_is_reported() -> None:
     lists.may_answer.set()
     with pytest.raises(headway.errors.PayloadError, match="the server's description of its types can't be read"):
         await Compared(lists, TEAM).unary("/a/B", None, str)
-
-
-async def test_comparison_that_a_limit_refuses_is_repeated() -> None:
-    """All waiting calls get the error that says when, and the channel repeats them."""
-    lists = Lists(RateLimited("too many calls", 0.5), describe([TEAM]))
-    lists.may_answer.set()
-    channel = Compared(lists, TEAM)
-    with pytest.raises(RateLimited) as caught:
-        await channel.unary("/a/B", None, str)
-    assert caught.value.retry_after == 0.5
-    assert await channel.unary("/a/B", None, str) == "answered"
-
-
-async def test_refused_connection_is_compared_again_at_its_next_call(nursery: trio.Nursery) -> None:
-    """Behind a proxy, the right server can be back although the connection has stayed open."""
-    lists = Lists(describe([WRONG]), describe([WRONG]), describe([TEAM]))
-    channel = Compared(lists, TEAM)
-    refused: list[BaseException] = []
-
-    async def call() -> None:
-        try:
-            await channel.unary("/a/B", None, str)
-        except headway.errors.SchemaMismatch as error:
-            refused.append(error)
-
-    for _ in range(3):
-        nursery.start_soon(call)
-    await trio.testing.wait_all_tasks_blocked()
-    lists.may_answer.set()
-    await trio.testing.wait_all_tasks_blocked()
-    assert (len(refused), lists.asked) == (3, 1)
-    await call()
-    assert (len(refused), lists.asked) == (4, 2)
-    assert await channel.unary("/a/B", None, str) == "answered"
-    assert (lists.asked, lists.calls.count("/a/B")) == (3, 1)

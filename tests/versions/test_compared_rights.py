@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 from grpclib.const import Status
 
 import headway
@@ -104,38 +102,3 @@ async def test_only_calls_about_types_that_were_not_described_compare_again() ->
         4,
         4,
     ]
-
-
-async def test_server_that_describes_its_types_to_no_caller_is_asked_once() -> None:
-    lists = Lists(failed(Status.UNIMPLEMENTED, "no such method"))
-    lists.may_answer.set()
-    channel = Compared(lists, WRONG)
-    for _ in range(2):
-        request = pb.ReadRequest(id=WRONG.id("core").message())
-        assert await channel.unary("/a/Read", request, str) == "answered"
-    assert lists.asked == 1
-
-
-@pytest.mark.parametrize(("second", "asked"), [("one", 1), ("two", 2)])
-async def test_comparison_is_shared_by_calls_with_the_same_token(
-    nursery: trio.Nursery, second: str, asked: int
-) -> None:
-    """The answer to another caller may lack a type that this one has rights to."""
-    lists = Lists(describe([OWNER]), describe([OWNER, TEAM]))
-    channel = Compared(lists, WRONG, OWNER)
-    ended: list[str] = []
-
-    async def read(token: str) -> None:
-        request = pb.ReadRequest(id=WRONG.id("core").message())
-        try:
-            ended.append(await channel.unary("/a/Read", request, str, metadata={"x-consul-token": token}))
-        except headway.errors.SchemaMismatch:
-            ended.append("refused")
-
-    nursery.start_soon(read, "one")
-    await trio.testing.wait_all_tasks_blocked()
-    nursery.start_soon(read, second)
-    await trio.testing.wait_all_tasks_blocked()
-    lists.may_answer.set()
-    await trio.testing.wait_all_tasks_blocked()
-    assert (lists.asked, ended) == (asked, ["answered", "answered" if asked == 1 else "refused"])

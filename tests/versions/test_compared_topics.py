@@ -8,11 +8,9 @@ import pytest
 import trio
 
 import headway
-from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.errors import PermissionDenied, SchemaMismatch
+from headway.errors import SchemaMismatch
 from headway.protobuf import field, message
-from headway.resource import describe, pb
+from headway.resource import describe
 from headway.subscription import Topic
 from headway.versions import differences
 from tests.helpers.compared import OTHER, OWNER, RATES, SAID_OF_TOPIC, Compared, Lists
@@ -53,73 +51,12 @@ async def test_client_that_would_misread_events_fails_at_its_first_call() -> Non
             assert event.data.cents == 108
 
 
-async def test_workers_that_would_misread_events_end_with_an_error() -> None:
-    """Also if they have no types, and no controllers."""
-    alone = headway.App("bank")
-    alone.topics[OTHER.name] = OTHER
-    async with headway.open_engine(
-        "memory:", program(RATES), network=headway.Network(["127.0.0.1:0"], insecure=True)
-    ) as engine:
-        with trio.fail_after(20), pytest.raises(SchemaMismatch) as caught:
-            async with headway.open_workers(engine.addresses, alone, process="web-1"):
-                await trio.sleep_forever()
-        assert str(caught.value) == SAID_OF_TOPIC
-
-
 async def test_program_with_topics_alone_makes_a_first_call() -> None:
     lists = Lists(describe([], [RATES.described()]))
     lists.may_answer.set()
     channel = Compared(lists, topics=[OTHER])
     with trio.fail_after(20), pytest.raises(SchemaMismatch):
         await channel.comparison.wait_refused(channel)
-
-
-async def test_topic_is_compared_once_the_caller_gets_rights_to_it() -> None:
-    """The connection stays open. Its first call had no rights to the topic."""
-    text, token = new_token(["staff"])
-
-    def access(*rules: Rule) -> Access:
-        return Access([Policy("staff", rules)], [token])
-
-    owners = Rule(verbs=["*"], type="staff.v1.Owner", partition="*", namespace="*")
-    rates = Rule(verbs=["watch", "read"], type="internal.v1.Topic", partition="", namespace="", name_prefix="rates/")
-    authorizer = Authorizer(access(owners))
-    async with (
-        headway.open_engine(
-            "memory:", program(RATES), network=headway.Network(["127.0.0.1:0"], access=authorizer)
-        ) as engine,
-        headway.connect(engine.addresses, program(OTHER), token=text) as client,
-    ):
-        await client.list(OWNER)
-        with pytest.raises(PermissionDenied):
-            await subscribes(client)
-        authorizer.replace(access(owners, rates))
-        with pytest.raises(SchemaMismatch) as caught:
-            await subscribes(client)
-        assert str(caught.value) == SAID_OF_TOPIC
-
-
-async def test_only_subscriptions_to_topics_that_were_not_described_compare_again() -> None:
-    """Calls that deliver no events of the topic have no delay. After its comparison, no call has."""
-    without = describe([OWNER])
-    lists = Lists(without, without, describe([OWNER], [RATES.described()]))
-    lists.may_answer.set()
-    channel = Compared(lists, OWNER, topics=[RATES])
-    read, owned = pb.ReadRequest(id=OWNER.id("core").message()), pb.ListByOwnerRequest()
-    rates, others = (
-        subscribe_pb.SubscribeRequest(
-            subjects=[
-                subscribe_pb.Subject(type=OWNER.name.message(), within=subscribe_pb.Within()),
-                subscribe_pb.Subject(topic=name, everything=subscribe_pb.Everything()),
-            ]
-        )
-        for name in ("rates", "others")
-    )
-    asked: list[int] = []
-    for request in (read, owned, others, rates, read, rates, rates, owned):
-        assert await channel.unary("/a/B", request, str) == "answered"
-        asked.append(lists.asked)
-    assert asked == [1, 1, 1, 2, 2, 3, 3, 3]
 
 
 def test_either_side_of_a_topic_may_be_newer() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NoReturn
 
 import pytest
 import trio
@@ -13,10 +12,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import headway
 from headway._gen.headway.internal.v1 import ControllerRecord
 from headway.base._clock import WALL
-from headway.errors import HeadwayError
 from headway.events import ControllersClash
 from headway.resource import CONTROLLER_RECORD, Kind, TypeName
-from headway.why import Absences, ObserveHost, _absent, _host, observer_of, sentences
+from headway.why import Absences, ObserveHost, _absent, observer_of, sentences
 from tests.helpers.why_programs import broken_app
 from tests.why.test_workers import ATTEND, attend, channel_to, types_only
 
@@ -118,19 +116,6 @@ async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resour
         assert await stage.look(server) == [TEAMS]
 
 
-async def test_restart_of_the_server_does_not_begin_another_day(autojump_clock: MockClock) -> None:
-    """A controller that was removed from a program would be missed for a day after each restart."""
-    async with staged() as stage:
-        server = stage.servers[0]
-        async with server.attended("web-1", TEAMS):
-            await stage.look(server)
-        stage.wall += _absent.DAY
-        server.begin()
-        assert await stage.look(server, looks=10) == []
-        stage.kinds.add(TEAM.kind)
-        assert await stage.look(server, looks=_absent.GRACE + 1) == [TEAMS]
-
-
 async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_controller_is_missed(
     autojump_clock: MockClock,
 ) -> None:
@@ -154,23 +139,6 @@ async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_cont
         async with server.attended("web-1", TEAMS):
             assert await stage.look(server) == []
             assert (await stage.record()).missed is None
-
-
-async def test_absence_begins_when_the_last_process_has_stopped_running_the_controller(
-    autojump_clock: MockClock,
-) -> None:
-    """A process keeps its name through an upgrade that renames its controller."""
-    async with staged() as stage:
-        server = stage.servers[0]
-        for process in ("web-1", "web-2"):
-            async with server.attended(process, TEAMS):
-                await stage.look(server)
-        stopped = stage.wall
-        async with server.attended("web-2", "staff/groups"):
-            assert await stage.look(server, looks=_absent.GRACE) == []
-            assert await stage.look(server) == [TEAMS]
-            [absent] = server.host.absent
-            assert (absent.process, absent.since) == ("web-2", stopped)
 
 
 async def test_controller_whose_lease_is_held_runs_somewhere(autojump_clock: MockClock) -> None:
@@ -232,74 +200,6 @@ async def test_controller_in_another_server_itself_is_not_missed(autojump_clock:
         assert await stage.look(first, second, looks=_absent.BELIEVED + _absent.SHARED_GRACE + 2) == [TEAMS]
 
 
-async def test_new_server_asks_the_others_before_it_misses_a_controller(autojump_clock: MockClock) -> None:
-    async with staged(shared=True) as stage:
-        first, second = stage.servers
-        async with second.attended("web-1", TEAMS):
-            await stage.look(second)
-            # For example, after a failed disk or a pause of its machine.
-            stage.wall += _absent.DAY / 2
-            first.begin()
-            assert await stage.look(first, second, looks=_absent.BELIEVED) == []
-        # Now nobody answers.
-        assert await stage.look(first, looks=_absent.BELIEVED + _absent.SHARED_GRACE) == [TEAMS]
-
-
-async def test_worker_that_is_turned_away_because_too_many_attend_runs_its_controllers(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    async with staged() as stage:
-        server = stage.servers[0]
-        async with server.attended("web-1", TEAMS):
-            await stage.look(server)
-        monkeypatch.setattr(_host, "MOST_ATTENDING", 0)
-        for _ in range(10):
-            with pytest.raises(HeadwayError, match="too many processes attend"):
-                async with server.attended("web-1", TEAMS):
-                    pytest.fail("it attends")
-            await trio.sleep(_absent.LOOK)
-            assert await stage.look(server) == []
-        await trio.sleep(60)
-        assert await stage.look(server, looks=_absent.GRACE + 1) == [TEAMS]
-    del autojump_clock
-
-
-async def test_controller_that_is_back_is_not_missed_while_the_store_refuses_every_call(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    async with staged() as stage:
-        server = stage.servers[0]
-        async with server.attended("web-1", TEAMS):
-            await stage.look(server)
-        await stage.look(server, looks=_absent.GRACE + 1)
-        assert server.absent == [TEAMS]
-        missed = server.host.absent
-
-        async def refused(*_: object) -> NoReturn:
-            raise headway.errors.Unavailable("the disk is full")
-
-        for name, call in (("apply_over", "writes"), ("list", "reads")):
-            monkeypatch.setattr(stage.engine.client, name, refused)
-            server.host.absent = missed
-            async with server.attended("web-1", TEAMS), trio.open_nursery() as nursery:
-                nursery.start_soon(server.absences.follow)
-                await trio.sleep(2 * _absent.LOOK)
-                assert server.absent == [], call
-                nursery.cancel_scope.cancel()
-    del autojump_clock
-
-
-async def test_record_is_refreshed_rarely(autojump_clock: MockClock) -> None:
-    async with staged(shared=True) as stage:
-        first, second = stage.servers
-        async with first.attended("web-1", TEAMS), second.attended("web-2", TEAMS):
-            versions = set()
-            for _ in range(20):
-                await stage.look(first, second, looks=_absent.REFRESH // 10)
-                versions.add(await stage.version())
-            assert len(versions) == 2
-
-
 async def test_old_record_is_deleted_unless_its_type_has_resources(autojump_clock: MockClock) -> None:
     async with staged() as stage:
         server = stage.servers[0]
@@ -327,34 +227,6 @@ async def test_number_of_records_is_bounded(monkeypatch: pytest.MonkeyPatch, aut
         await stack.enter_async_context(server.attended("web-1", *names))
         await stage.look(server)
         assert len(await stage.engine.client.list(CONTROLLER_RECORD)) == 2
-
-
-async def test_records_of_one_app_leave_room_for_others(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    """A caller with a right to the leases of one app invents controllers. Those of other apps are missed as before."""
-    monkeypatch.setattr(_absent, "MOST_RECORDS", 4)
-    async with staged() as stage, AsyncExitStack() as stack:
-        server = stage.servers[0]
-        for process, names in (("web-1", [f"mine/{number}" for number in range(5)]), ("web-2", [TEAMS])):
-            await stack.enter_async_context(server.attended(process, *names))
-            await stage.look(server)
-        found = {each.data.controller for each in await stage.engine.client.list(CONTROLLER_RECORD)}
-        assert found == {"mine/0", "mine/1", "mine/2", TEAMS}
-
-
-async def test_server_without_workers_does_not_look(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
-    looks: list[None] = []
-    look = Absences._look
-
-    async def counted(self: Absences) -> bool:
-        looks.append(None)
-        return await look(self)
-
-    monkeypatch.setattr(Absences, "_look", counted)
-    async with headway.open_engine("memory:", types_only()):
-        await trio.sleep(1000)
-    assert len(looks) == 1
 
 
 @pytest.mark.parametrize("servers", [1, 2])

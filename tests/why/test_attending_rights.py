@@ -8,18 +8,14 @@ from typing import TypeVar
 
 import pytest
 import trio
-from grpclib.const import Status
 
 import headway
 from headway import field
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
-from headway.errors import HeadwayError
-from headway.events import ignore
 from headway.resource import Need, ResourceId, TypeName, pb
 from headway.rpc import InProcessChannel
-from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, ObserveService, attend
-from tests.helpers.service_errors import failed, status_of
+from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, ObserveService
 from tests.helpers.why_programs import Team
 from tests.why.test_workers import rule
 
@@ -47,7 +43,6 @@ app.converter(V1, V2, up=lambda old: Account(office=old.office), down=lambda new
 MERGER = V1.id("merger")
 LEASE = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="bank/")
 TEAMS = rule(["view"], "staff.v1.Team")
-OF_WEST = [rule(["view"], "bank.v2.Account"), rule(["view"], "staff.v1.Office", "west")]
 
 
 def ref(type: TypeName, name: str = "") -> observe_pb.Ref:
@@ -120,16 +115,6 @@ async def test_process_is_asked_about_what_its_caller_may_read(rules: Sequence[R
     assert why.unreachable == []
 
 
-@pytest.mark.parametrize(("office", "asked"), [("west-1", True), ("east-1", False), (None, False)])
-async def test_content_decides_whether_a_process_is_asked(office: str | None, asked: bool) -> None:
-    """The stored resource is of another version than the one that the caller may read."""
-    stored = [] if office is None else [V1.new("merger", Account(office=office)).message()]
-    host = storing(*stored)
-    process = Process(host, LEASE, TEAMS, *OF_WEST)
-    await answered(process, lambda: host.why(MERGER))
-    assert bool(process.asked) is asked
-
-
 async def test_process_speaks_as_manager_of_the_types_that_it_attends_for_only() -> None:
     """Of another type it can say that it watches it."""
     host = storing()
@@ -139,28 +124,6 @@ async def test_process_speaks_as_manager_of_the_types_that_it_attends_for_only()
             observe_pb.ControllerWhy("bank/teams", role=role, state="waiting", error="run me")
         ]
         assert len((await answered(process, lambda: host.why(MERGER))).controllers) == seen
-
-
-async def test_finalizer_is_not_ascribed_to_a_controller_of_another_type() -> None:
-    stored = V1.new("merger", Account(office="west"), metadata={"finalizers": "teams"}).message()
-    host = storing(stored)
-    for manages, names in ((TEAM.name, ""), (V1.name, "bank/teams")):
-        process = Process(host, LEASE, TEAMS, rule(["view"], "bank.v1.Account"))
-        why = await answered(process, lambda: host.why(MERGER), manages)
-        assert why.stored is not None
-        assert [each.controller for each in why.stored.finalizers] == [names]
-        host._gone.clear()
-
-
-async def test_process_is_not_told_of_other_types_that_are_asked_about() -> None:
-    """Nor is it asked if it knows none of them."""
-    host = storing()
-    process = Process(host, LEASE, TEAMS)
-    await answered(process, lambda: host.stuck(1, {"staff.v1.Team", "bank.v1.Account", "bank.v2.Account"}))
-    assert [each.types for each in process.asked] == [["staff.v1.Team"]]
-    process.asked.clear()
-    assert (await answered(process, lambda: host.stuck(1, {"bank.v1.Account"}))).unreachable == []
-    assert process.asked == []
 
 
 async def test_process_names_only_what_its_caller_may_read() -> None:
@@ -194,47 +157,3 @@ async def test_process_names_only_what_its_caller_may_read() -> None:
     [of], _ = await answered(process, lambda: host.elsewhere(10))
     assert of.now is not None
     assert [each.resource.name for each in of.now.failing if each.resource is not None] == ["core"]
-
-
-async def test_process_attends_for_no_type_that_its_caller_has_no_right_to() -> None:
-    """Otherwise it could tell anything of that type's resources."""
-    process = Process(storing(), LEASE, TEAMS)
-    with pytest.raises(HeadwayError, match=r"none of your rules covers type bank\.v1\.Account") as refused:
-        async with process.attending(V1.name):
-            pass
-    assert status_of(refused.value) is Status.PERMISSION_DENIED
-
-
-class DeniedChannel(InProcessChannel):
-    """A channel to a server that denies this process everything until a time."""
-
-    def __init__(self, until: float) -> None:
-        self._until = until
-        self.denied = 0
-        self.opened = trio.Event()
-
-    @asynccontextmanager
-    async def stream(self, *_: object, **__: object) -> AsyncIterator[AsyncIterator[observe_pb.Question]]:
-        async def questions() -> AsyncIterator[observe_pb.Question]:
-            self.opened.set()
-            yield observe_pb.Question()
-            await trio.sleep_forever()
-
-        if trio.current_time() < self._until:
-            self.denied += 1
-            raise failed(Status.PERMISSION_DENIED, "you may not acquire lease bank/teams")
-        yield questions()
-
-
-async def test_process_attends_within_a_minute_after_its_missing_rule_was_added(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    """Until then `why` and the pages of the server know nothing of it. Without the rule, it asks but seldom."""
-    added = autojump_clock.current_time() + 3610.0
-    channel = DeniedChannel(added)
-    with trio.fail_at(added + 60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(attend, channel, "web-1", (), ignore)
-            await channel.opened.wait()
-            nursery.cancel_scope.cancel()
-    assert channel.denied < 150

@@ -8,14 +8,9 @@ import trio
 
 import headway
 from headway import events
-from headway.peering import PEERING
 from headway.resource import NAMESPACE, PARTITION
-from headway.why import Finalizer, Ref, Stored, Why, sentences
-from headway.why.answers import OWN_FINALIZERS
-from tests.helpers.contract import builtin
+from headway.why import Finalizer, sentences
 from tests.helpers.why_programs import Account, Team, eventually
-
-NOW = 1_700_000_000.0
 
 
 async def nothing(rt: headway.Runtime, request: headway.Request[Any]) -> None:
@@ -59,25 +54,6 @@ async def test_namespace_that_waits_names_its_controller_and_what_is_left() -> N
         await engine.client.write(core)
         with trio.fail_after(60):
             await headway.until_gone(engine.client, PARTITION, PARTITION.id("east"))
-
-
-def test_own_finalizers_are_those_of_the_controllers_that_an_engine_runs() -> None:
-    """Each is named with a controller that exists and manages the kind."""
-    manages = {f"headway/{each.name}": each.manages.kind for each in builtin()}
-    assert {each.controller: each.kind for each in OWN_FINALIZERS} == {
-        name: kind for name, kind in manages.items() if kind in {each.kind for each in OWN_FINALIZERS}
-    }
-
-
-def test_peering_names_the_controllers_of_both_finalizers() -> None:
-    held = list(map(Finalizer, ("headway.peer-stream", "headway.peering")))
-    told = sentences(Why(NOW, Ref(str(PEERING.name), name="west"), stored=Stored("5", "01J", None, True, [], held)))
-    assert [each.strip() for each in told if "Its finalizer" in each] == [
-        "Its finalizer headway.peer-stream is removed by controller headway/peer-streams once the other side has been "
-        "notified.",
-        "Its finalizer headway.peering is removed by controller headway/peerings once its copies and their partition "
-        "are gone.",
-    ]
 
 
 async def test_finalizer_is_of_the_controller_that_manages_the_type() -> None:

@@ -9,7 +9,7 @@ import trio
 
 import headway
 from headway.client import LeaseClient
-from headway.errors import InvalidArgument, NotFound, PermanentFailure
+from headway.errors import InvalidArgument, PermanentFailure
 from headway.journal import JournalOptions
 from headway.pauses import pause_controller
 from headway.reconcile import Result
@@ -42,19 +42,6 @@ async def test_failure_is_told_with_its_traceback_and_its_cause() -> None:
         assert [(each.revision, each.verb) for each in why.writes] == [(int(core.version), "created")]
         # Nobody else can write here.
         assert why.writes[0].writer == "a program in the server's process"
-
-
-async def test_later_incarnation_does_not_answer_for_an_id_with_a_uid() -> None:
-    """The controllers know only names, so what they say is about the later one."""
-    app, team = broken_app()
-    async with headway.open_engine("memory:", app) as engine:
-        first = await engine.client.apply(team.new("core", Team()))
-        await engine.client.delete(first)
-        assert (await engine.why(first.id)).stored is None
-        second = await engine.client.apply(team.new("core", Team()))
-        assert (await engine.why(second.id)).stored is not None
-        with pytest.raises(NotFound, match=r"Team core was deleted.*without its uid"):
-            await engine.why(first.id)
 
 
 async def test_paused_controller_is_told_with_the_reason() -> None:
@@ -388,14 +375,6 @@ async def test_oldest_work_is_listed_first_and_younger_work_is_not() -> None:
         assert [each.resource.name for each in listed.items if each.resource] == ["first", "second"]
         assert [each.state for each in listed.items] == ["waiting", "waiting"]
         assert (await engine.stuck(3600)).items == []
-
-
-@pytest.mark.parametrize("given", ["core", None, headway.App("other").type("other", "v1", "Other", Team).id("core")])
-async def test_only_ids_of_the_apps_are_asked_for(given: Any) -> None:
-    parts = Parts()
-    async with headway.open_engine("memory:", parts.app) as engine:
-        with pytest.raises(InvalidArgument, match="expects the id of a resource of the apps"):
-            await engine.why(given)
 
 
 @pytest.mark.parametrize("given", [-1, True, float("nan"), float("inf"), "60"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 import trio
@@ -20,21 +19,17 @@ from headway.storage import CurrentLease, MemoryBackend
 from headway.why import (
     OBSERVE_SERVICE,
     ControllerWhy,
-    LeaseNow,
     Leases,
     ObserveHost,
     Ref,
     Standby,
     StuckList,
-    _leases,
     _local,
-    sentences,
 )
 from headway.why.answers import _stuck
 from tests.helpers.why_programs import Account, Parts, Team, part, told
 from tests.why.test_workers import ATTEND, attend, channel_to, fail, guarded, nothing, rule, stuck
 
-NOW = 1_700_000_000.0
 STANDBY = ControllerWhy("staff/teams", "web-1", "manages", "standby", holder="web-7")
 
 
@@ -97,54 +92,6 @@ async def away(_: str) -> Sequence[CurrentLease]:
     raise Unavailable("the store is away")
 
 
-async def silent(_: str) -> Sequence[CurrentLease]:
-    await trio.sleep_forever()
-    return []
-
-
-async def test_lease_that_has_ended_has_no_holder_and_a_store_that_is_away_prevents_no_answer(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async def none(_: str) -> Sequence[CurrentLease]:
-        return []
-
-    [ended] = await Leases(none, ()).of_parts([STANDBY])
-    assert ended.lease == LeaseNow("staff/teams")
-    for read in (away, silent, None):
-        assert await Leases(read, ()).of_parts([STANDBY]) == [STANDBY]
-
-
-async def test_process_does_not_decide_how_long_an_answer_takes_or_how_often_the_store_is_read(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    """One read for all shards of a controller, a bounded number of controllers, and two seconds for all together."""
-    asked: list[str] = []
-
-    async def slow(name: str) -> Sequence[CurrentLease]:
-        asked.append(name)
-        await trio.sleep(0.15)
-        return await held(name)
-
-    shards = [replace(STANDBY, shard=shard + 1) for shard in range(1000)]
-    found = await Leases(slow, ()).of_parts(shards)
-    assert asked == ["staff/teams"]
-    assert [each.lease.holder for each in found[2:4] if each.lease] == ["", "web-8"]
-    began = autojump_clock.current_time()
-    many = [Standby(f"a/c{number}", "web-1", "staff.v1.Team") for number in range(1000)]
-    assert len(await Leases(slow, ()).of_standbys([*many, Standby("staff/teams", "web-2")])) == 13
-    assert autojump_clock.current_time() - began == pytest.approx(_leases.PATIENCE)
-    # The only controller of another process is not behind all of them.
-    assert asked[1:4] == ["a/c0", "staff/teams", "a/c1"]
-
-    async def none(name: str) -> Sequence[CurrentLease]:
-        asked.append(name)
-        return []
-
-    del asked[:]
-    await Leases(none, ()).of_standbys(many)
-    assert len(asked) == _leases.CONTROLLERS
-
-
 async def test_list_of_what_is_stuck_is_cut_after_it_is_reduced_to_the_rights_of_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,16 +140,3 @@ async def test_processes_are_asked_for_the_types_that_the_caller_may_observe() -
             [found] = answers
             assert [each.resource for each in found.items] == [Ref("staff.v1.Team")]
             assert found.more == (7 if kinds == ["Team"] else 0)
-
-
-def test_standby_is_a_note_below_what_is_stuck() -> None:
-    """With who holds the lease, or that nobody does."""
-    lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
-    standby = Standby("staff/teams", "web-1", "staff.v1.Team", NOW - 90, lease)
-    nobody = replace(standby, lease=LeaseNow("staff/teams"))
-    assert sentences(StuckList(NOW, standbys=[standby, nobody])) == [
-        "Note: controller staff/teams (web-1) has been standing by since 22:11:50 (90 s ago): process web-7 holds its "
-        "lease and is not connected to this server.",
-        "Note: controller staff/teams (web-1) has been standing by since 22:11:50 (90 s ago): no process holds its "
-        "lease, and it has not acquired it yet.",
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import trio
@@ -11,7 +10,6 @@ import trio
 import headway
 from headway import events
 from headway.resource import Resource, ResourceId
-from headway.storage import MemoryBackend
 from headway.why import sentences
 from tests.helpers.why_programs import Account, Team, eventually
 
@@ -108,23 +106,6 @@ async def test_index_that_raises_is_told_of_both_resources() -> None:
         assert "Index" not in "\n".join(sentences(await engine.why(core.id)))
 
 
-async def test_predicate_of_a_watched_type_is_told_of_the_managed_resource() -> None:
-    """A user asks about the team, and not about the account whose change was turned away."""
-    program = Program()
-
-    def never(_: object, __: object) -> bool:
-        return False
-
-    watch = headway.watch(program.account, headway.mappers.same_name(), when=never)
-    program.app.controller(manages=program.team, watches=[watch], name="teams")(nothing)
-    async with program.opened() as engine:
-        core = await engine.client.apply(program.team.new("core", Team()))
-        await asked(engine, core.id, "It has been idle since")
-        account = await engine.client.apply(program.account.new("core", Account()))
-        told = await asked(engine, core.id, "turned away")
-        assert f"never turned away the change of Account core at revision {account.version}" in told
-
-
 async def test_busy_workers_are_told_with_what_they_do() -> None:
     program, done = Program(), trio.Event()
 
@@ -158,72 +139,3 @@ async def test_finalizer_of_a_process_that_is_gone_names_its_controller() -> Non
         assert "Its finalizer billing is removed by controller staff/billing." in told
         assert "Its finalizer payroll does not have the name of a controller that is known here." in told
         assert "Process web-1, which ran staff/billing, has been gone since" in told
-
-
-async def test_events_are_told_the_latest_first() -> None:
-    program = Program()
-
-    @program.app.controller(manages=program.team)
-    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-        if (team := rt.resource(request)) is not None:
-            rt.event(team, "Seen", "it was seen")
-            rt.event(team, "Lead", f"it is {team.data.lead}", warning=True)
-
-    async with program.opened() as engine:
-        core = await engine.client.apply(program.team.new("core", Team(lead="ada")))
-        told = await asked(engine, core.id, "Its last events, the latest first:")
-        lines = [each.strip() for each in told.split("\n")]
-        at = lines.index("Its last events, the latest first:")
-        assert lines[at + 1].endswith("by staff/teams: warning: Lead: it is ada")
-        assert lines[at + 2].endswith("by staff/teams: Seen: it was seen")
-
-
-async def test_timer_is_told_by_its_calls_alone() -> None:
-    """A change before its time calls it no more than it counts, and its next call has a time."""
-    program, calls = Program(), list[str]()
-
-    @program.app.timer(program.team, every=1000, jitter=0)
-    async def scrub(rt: headway.Runtime, team: headway.Resource[Team]) -> None:  # noqa: ARG001
-        calls.append(team.data.lead)
-
-    async with program.opened() as engine:
-        core = await engine.client.apply(program.team.new("core", Team()))
-        await engine.wait_idle()
-        for lead in ("ada", "bob"):
-            await engine.client.apply(program.team.new("core", Team(lead=lead)))
-            await engine.wait_idle()
-        told = await asked(engine, core.id, "Its next call is at")
-        assert calls == [""]
-        assert told.count("Reconcile at") == 1
-        assert engine.controllers["scrub"].status().reconciles["requeue"] == 1
-        # A deletion ends it, and the next incarnation is called at once.
-        await engine.client.delete(core)
-        await engine.client.apply(program.team.new("core", Team(lead="eve")))
-        await engine.wait_idle()
-        assert calls == ["", "eve"]
-
-
-async def test_status_that_is_stored_already_is_not_told_as_a_write() -> None:
-    """Neither in the run that has written it nor in the next one."""
-    program = Program()
-    ready = headway.Condition("Ready", headway.ConditionState.TRUE)
-
-    def team_of(account: headway.Resource[Account], _: object) -> list[ResourceId]:
-        return [program.team.id(account.data.team)]
-
-    @program.app.controller(manages=program.team, watches=[headway.watch(program.account, team_of)])
-    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
-        if (team := rt.resource(request)) is not None:
-            await rt.client.write_status(team, "teams", [ready])
-
-    async with MemoryBackend() as backend:
-        for run, name in enumerate(("ada", "bob")):
-            async with headway.open_engine(nullcontext(backend), program.app, report=events.ignore) as engine:
-                await engine.client.apply(program.team.new("core", Team()))
-                await engine.wait_idle()
-                await engine.client.apply(program.account.new(name, Account(team="core")))
-                await engine.wait_idle()
-                [found] = [each for each in (await engine.why(program.team.id("core"))).controllers if each.name]
-                writes = [[each.how for each in one.writes] for one in found.reconciles]
-                assert len(writes) >= 2
-                assert [each for each in writes if each] == ([] if run else [["status teams written"]])

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from typing_extensions import override
 
-from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.resource import ResourceId
-from headway.rpc import InProcessChannel
 from headway.service import Decision
 from headway.why import (
     Cause,
     ControllerWhy,
     LeaseNow,
-    ObserveHost,
-    ObserveService,
-    PastEvent,
     PastReconcile,
     Ref,
-    Standby,
-    StuckList,
     Touched,
     TurnedAwayChange,
     UnmappedChange,
@@ -31,8 +23,7 @@ from headway.why import (
     ref_of,
     sentences,
 )
-from tests.helpers.why_programs import broken_app
-from tests.why.test_workers import CORE, nothing, rule, stuck
+from tests.why.test_workers import CORE
 
 NOW = 1_700_000_000.0
 TEAM = ref_of(CORE.type, CORE.key)
@@ -137,55 +128,4 @@ def test_lease_is_shown_only_to_callers_who_may_read_it() -> None:
     assert [each.strip() for each in told if "stand" in each] == [
         "It has been standing by since 22:11:50 (90 s ago): another process holds the lease staff/teams.",
         "It stands by: the resource belongs to shard 3, which another process holds.",
-    ]
-
-
-@pytest.mark.parametrize(("events", "shown"), [("", False), ("account-", False), ("team-core-", True)])
-def test_events_are_shown_only_to_callers_who_may_read_them(events: str, shown: bool) -> None:
-    """The right to observe a resource is not enough: their texts are resources of their own."""
-    why = replace(
-        answer(),
-        events=[PastEvent(NOW, NOW, 1, "staff/teams", "Deployed", "release 7")],
-    )
-    seen = redacted(why, May(TEAM, events=events), ())  # type: ignore[arg-type]  # what is asked of them
-    assert any("release 7" in each for each in sentences(seen)) is bool(seen.events) is shown
-
-
-class Noting(ObserveHost):
-    """A host that knows one controller on standby."""
-
-    @override
-    async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
-        assert (longer_than, types) == (0.0, {"staff.v1.Team"})
-        lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
-        return StuckList(
-            NOW,
-            standbys=[Standby("staff/teams", "web-1", "staff.v1.Team", NOW - 90, lease)],
-        )
-
-
-@pytest.mark.parametrize("may_read", [False, True])
-async def test_list_of_what_is_stuck_shows_a_lease_only_to_callers_who_may_read_it(may_read: bool) -> None:
-    """The note that the controller stands by remains."""
-    app = broken_app()[0]
-    token_text, token = new_token(["some"])
-    read = Rule(verbs=["read"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/teams")
-    rules = [rule(["observe"], "staff.v1.Team"), *([read] if may_read else [])]
-    services = Guarded(
-        lambda caller: ObserveService(Noting(nothing), app.registry, caller),
-        Authorizer(Access([Policy("some", rules)], [token])),
-        app.registry,
-    )
-    reply = await stuck(InProcessChannel(services), {"x-consul-token": token_text})
-    assert reply.stuck is not None
-    [noted] = reply.stuck.standbys
-    assert (noted.controller, noted.process) == ("staff/teams", "web-1")
-    assert (noted.lease is not None) is may_read
-    held = (
-        "process web-7 holds its lease and is not connected to this server."
-        if may_read
-        else "no process that is connected to this server holds its lease."
-    )
-    assert reply.sentences == [
-        f"Note: controller staff/teams (web-1) has been standing by since 22:11:50 (90 s ago): {held}"
     ]

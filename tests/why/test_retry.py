@@ -11,10 +11,10 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.errors import HeadwayError
 from headway.resource import pb
 from headway.rpc import InProcessChannel
-from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, observer_of
+from headway.why import OBSERVE_SERVICE, observer_of
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Parts, Team, part, told
-from tests.why.test_workers import CORE, attend, channel_to, fail, guarded, rule
+from tests.why.test_workers import CORE, channel_to, fail, guarded, rule
 
 WRITE = rule(["write"], "staff.v1.Team")
 OBSERVE = rule(["observe"], "staff.v1.Team")
@@ -75,15 +75,3 @@ async def test_failed_reconcile_of_a_deletion_is_retried() -> None:
         channel = channel_to(observer_of(engine))
         assert (await retry(channel)).processes == ["server"]
         await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
-
-
-async def test_process_that_does_not_answer_is_named(autojump_clock: trio.testing.MockClock) -> None:
-    async def stored(_: object) -> pb.Resource:
-        return pb.Resource(id=CORE.message())
-
-    channel = channel_to(ObserveHost(stored))
-    async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
-        await anext(questions)
-        with pytest.raises(HeadwayError, match="; web-1 did not answer") as refused:
-            await retry(channel)
-        assert (status_of(refused.value), autojump_clock.current_time()) == (Status.FAILED_PRECONDITION, 2.0)

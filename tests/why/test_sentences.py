@@ -372,21 +372,6 @@ def test_answer_has_what_a_connected_holder_does_only_if_the_holder_has_answered
     assert "  The last error: ValueError: no license" in said(without_lease)
 
 
-def test_process_that_does_not_answer_is_named() -> None:
-    assert said(a_controller("idle"), unreachable=("web-2",))[-1] == (
-        "Process web-2 did not answer, so what its controllers do is not known."
-    )
-
-
-def test_last_writes_are_listed_with_their_writers() -> None:
-    writes = (PastWrite(NOW - 2, 9, "written", "controller staff/other"), PastWrite(NOW - 3, 8, "created", ""))
-    assert said(a_controller("idle"), writes=writes)[-3:] == [
-        "Its last writes, the newest first:",
-        "  Revision 9 at 22:13:18 (2 s ago): written by controller staff/other.",
-        "  Revision 8 at 22:13:17 (3 s ago): created (writer unknown).",
-    ]
-
-
 @pytest.mark.parametrize(
     ("item", "sentence"),
     [

@@ -15,16 +15,14 @@ from grpclib.const import Status
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.errors import HeadwayError
-from headway.quotas import QUOTA, Quota, list_quotas
 from headway.resource import ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend
-from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why, beside_siblings, observer_of
-from headway.why._attending import Busy, Sort
+from headway.why import ATTEND, OBSERVE_SERVICE, QuestionDecoder, Why, beside_siblings
 from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Team, broken_app
 from tests.test_shared_store import SharedMemory
-from tests.why.test_workers import attend, nothing, types_only
+from tests.why.test_workers import attend, types_only
 
 T = TypeVar("T")
 NAMES = ("web-1", "web-2")
@@ -165,42 +163,3 @@ async def test_client_cannot_attend_as_a_process_of_the_server(tmp_path: Path) -
         # The name of the worker does not make it one of them.
         assert why.unreachable == ["web-2", "web-3"]
         assert [each.verb for each in why.writes] == ["created"]
-
-
-async def test_worker_that_moves_to_another_process_is_not_ended_by_the_one_that_it_has_left() -> None:
-    """That one relays it for a moment longer, until it notices that the worker has gone."""
-    host = ObserveHost(nothing)
-    async with host.attended("worker", {}, "ada", Sort.RELAYED) as relayed:
-        async with host.attended("worker", {}, "ada") as direct:
-            assert relayed.ended.is_set()
-            with pytest.raises(Busy):
-                async with host.attended("worker", {}, "ada", Sort.RELAYED):
-                    raise AssertionError("it attends twice")
-            # Another caller may have a worker of the same name, and a process of the server too.
-            async with host.attended("worker", {}, "joan", Sort.RELAYED), host.attended("worker", {}, "", Sort.SIBLING):
-                assert not direct.ended.is_set()
-        async with host.attended("worker", {}, "ada", Sort.RELAYED) as again:
-            assert not again.ended.is_set()
-
-
-async def test_refusals_of_a_quota_are_counted_for_all_processes(tmp_path: Path) -> None:
-    """A client is connected to any of them, and would see another count each time."""
-    app = types_only()
-    async with (
-        SharedMemory() as store,
-        process(store, app, "web-1", tmp_path) as first,
-        process(store, app, "web-2", tmp_path) as second,
-    ):
-        await first.client.apply(QUOTA.new("small", Quota(partition="default", max_resources=1)))
-
-        # Once its use is counted.
-        assert [each.name for each in await list_quotas(first.client)] == ["small"]
-        assert observer_of(first).refusals() == {"small": 0}
-        observer_of(first).refusals = lambda: {"small": 3, "gone": 1}
-        observer_of(second).refusals = lambda: {"small": 5}
-
-        async def refused() -> list[list[int]]:
-            return [[each.refused for each in await list_quotas(at.client)] for at in (first, second)]
-
-        # The store itself, which both have open, has refused nothing.
-        assert await until(refused, lambda found: found == [[5], [3]])

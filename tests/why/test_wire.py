@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import typing
 from typing import Any
 
@@ -43,25 +41,7 @@ def test_answer_survives_the_wire(cls: Any) -> None:
     assert cleaned(decode(cls, encode(answer))) == answer
 
 
-def test_time_and_type_that_cannot_be_shown_are_unknown() -> None:
-    touched = [observe_pb.Touched("get", observe_pb.Ref("staff.Team", name="core"), 7)]
-    why = observe_pb.Why(at=math.nan, stored=observe_pb.Stored(owner=observe_pb.Ref("Team")))
-    why.controllers = [
-        observe_pb.ControllerWhy(
-            "staff/teams", since=-1e12, until=math.inf, reconciles=[observe_pb.PastReconcile(1.5, reads=touched)]
-        )
-    ]
-    [part] = cleaned(why).controllers
-    assert (cleaned(why).at, part.since, part.until, part.reconciles[0].at) == (0.0, 0.0, 0.0, 1.5)
-    assert cleaned(why).stored == observe_pb.Stored()
-    assert part.reconciles[0].reads == [observe_pb.Touched("get", None, 7)]
-
-
 def test_unknown_field_of_another_process_is_dropped() -> None:
     """A viewer would get it otherwise."""
     sent = encode(observe_pb.StuckItem("staff/teams")) + b"\xfa\x3e\x03new"
     assert encode(cleaned(decode(observe_pb.StuckItem, sent))) == encode(observe_pb.StuckItem("staff/teams"))
-
-
-def test_answer_is_json() -> None:
-    assert json.loads(json.dumps(dataclasses.asdict(filled(observe_pb.Why))))["resource"]["name"] == "name"

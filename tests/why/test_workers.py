@@ -143,18 +143,6 @@ async def test_process_speaks_only_for_its_own_controllers() -> None:
         assert [(each.name, each.process) for each in found[0].controllers] == [("staff/teams", "web-1")]
 
 
-async def test_later_process_of_a_name_ends_the_stream_of_the_earlier_one() -> None:
-    host = ObserveHost(nothing)
-    channel = channel_to(host)
-    async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as first:
-        await anext(first)
-        async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as second:
-            await anext(second)
-            assert [each async for each in first] == []
-            assert host.attending() == ["web-1"]
-    assert host.attending() == []
-
-
 async def test_answer_to_no_question_is_refused() -> None:
     host = ObserveHost(nothing)
     with pytest.raises(HeadwayError) as refused:
@@ -162,20 +150,6 @@ async def test_answer_to_no_question_is_refused() -> None:
             f"/{OBSERVE_SERVICE}/Answer", observe_pb.AnswerRequest(number=7), observe_pb.AnswerResponse
         )
     assert status_of(refused.value) is Status.NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    ("request_", "problem"),
-    [
-        (attend("", "staff/teams"), "process is required"),
-        (attend("web-1"), "controllers must have 1 to 1000 entries, not 0"),
-    ],
-)
-async def test_invalid_request_to_attend_is_refused(request_: observe_pb.AttendRequest, problem: str) -> None:
-    with pytest.raises(HeadwayError, match=problem) as refused:
-        async with channel_to(ObserveHost(nothing)).stream(ATTEND, request_) as questions:
-            await anext(questions)
-    assert status_of(refused.value) is Status.INVALID_ARGUMENT
 
 
 async def test_number_of_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,14 +215,6 @@ async def stuck(channel: InProcessChannel, metadata: dict[str, str]) -> observe_
     )
 
 
-async def test_question_about_an_incarnation_that_was_replaced_is_refused() -> None:
-    """So is the question that `Engine.why` asks."""
-    async with guarded(rule(["observe"], "staff.v1.Team")) as (_, channel, metadata):
-        with pytest.raises(HeadwayError, match="Team core was deleted, and a later resource has its name") as refused:
-            await ask(channel, metadata, uid="earlier")
-        assert status_of(refused.value) is Status.NOT_FOUND
-
-
 @pytest.mark.parametrize("verbs", [["view"], ["edit"], ["view", "edit"]])
 async def test_right_to_observe_is_in_no_other_right(verbs: list[str]) -> None:
     """The refusal is the same whether or not the resource exists."""
@@ -261,16 +227,6 @@ async def test_right_to_observe_is_in_no_other_right(verbs: list[str]) -> None:
             messages.add((str(refused.value)).replace(name, "NAME"))
         assert len(messages) == 1
         with pytest.raises(HeadwayError, match="you may not observe all resources of any type"):
-            await stuck(channel, metadata)
-
-
-async def test_right_for_one_name_answers_for_it_only() -> None:
-    async with guarded(rule(["observe"], "staff.v1.Team", "core")) as (_, channel, metadata):
-        reply = await ask(channel, metadata)
-        assert reply.sentences[0] == "staff.v1.Team core"
-        with pytest.raises(HeadwayError):
-            await ask(channel, metadata, "docs")
-        with pytest.raises(HeadwayError):
             await stuck(channel, metadata)
 
 

@@ -28,7 +28,7 @@ from catalog.messages import (
 from catalog.types import COMPUTED_FAILOVER_POLICY, FAILOVER_POLICY, NODE, SERVICE, WORKLOAD
 from headway import Reference, Resource, ResourceType
 from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.resource import is_builtin, pb
+from headway.resource import pb
 
 UNITS: dict[str, Any] = {"partition": "far", "namespace": "lab"}
 
@@ -108,15 +108,6 @@ def test_rights_follow_what_the_resource_refers_to(resource: Resource[Any], read
     """A workload needs its node and its identity (W-19)."""
     assert needs("read", resource) == read
     assert needs("write", resource) == write
-
-
-def test_other_types_need_the_right_to_their_own_name_alone() -> None:
-    without = {type.name.kind for type in app.registry if not is_builtin(type) and type.hooks.needs is None}
-    assert without == {
-        *("Node", "ServiceEndpoints", "WorkloadIdentity", "ComputedTrafficPermissions"),
-        *("NamespaceTrafficPermissions", "PartitionTrafficPermissions", "NamespaceExportedServices"),
-        *("PartitionExportedServices", "ComputedExportedServices"),
-    }
 
 
 def rule(type: ResourceType[Any], *verbs: str, name_prefix: str = "") -> Rule:

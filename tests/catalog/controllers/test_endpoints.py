@@ -9,7 +9,7 @@ import pytest
 import catalog
 import headway.testing
 from catalog.messages import Endpoint, ServiceEndpoints, Workload, WorkloadAddress, WorkloadPort
-from catalog.types import SERVICE, SERVICE_ENDPOINTS, WORKLOAD
+from catalog.types import SERVICE, SERVICE_ENDPOINTS
 from tests.helpers.catalogs import CRITICAL, HTTP, PASSING, WARNING, conditions, service, workload
 
 KEY = "consul.io/endpoint-manager"
@@ -159,24 +159,6 @@ async def test_w12_equal_endpoints_of_a_user_are_marked(shot: headway.testing.On
     assert await shot.client.get(SERVICE_ENDPOINTS, "api") is None
 
 
-async def test_finalizers_of_endpoints_stay(shot: headway.testing.OneShot) -> None:
-    await shot.given(service("api", names=["bar"]))
-    await shot.reconcile("api")
-    found = await endpoints(shot)
-    found.finalizers |= {"mine"}
-    await shot.client.write(found)
-    assert await written(shot) == []
-    await shot.given(service("api", names=["api-1"]), workload("api-1"))
-    await shot.reconcile("api")
-    assert (await endpoints(shot)).finalizers == {"mine"}
-    # Endpoints that wait for a finalizer cannot be written. The reconcile succeeds anyway.
-    await shot.client.delete(await endpoints(shot))
-    await shot.given(service("api", names=["bar"]))
-    assert await written(shot) == []
-    await shot.given(service("api"))
-    assert await written(shot) == []
-
-
 async def test_ep12_endpoints_of_the_controller_go_with_the_selector(shot: headway.testing.OneShot) -> None:
     await shot.given(service("api", names=["bar"]))
     await shot.reconcile("api")
@@ -199,13 +181,6 @@ async def test_ep12_endpoints_that_a_user_marks_are_the_controllers(shot: headwa
     await shot.given(SERVICE_ENDPOINTS.new("api", by_hand(), metadata=MARK))
     assert await names(shot) == ["api"]
     assert await written(shot) == [("delete", "ServiceEndpoints")]
-
-
-async def test_creation_of_its_own_endpoints_concerns_no_service(shot: headway.testing.OneShot) -> None:
-    await shot.given(service("api", names=["bar"]))
-    await names(shot)
-    await shot.reconcile("api")
-    assert await names(shot) == []
 
 
 async def test_ep14_new_generation_of_the_service_writes_the_status_alone(shot: headway.testing.OneShot) -> None:
@@ -254,16 +229,6 @@ async def test_w15_status_changes_that_no_endpoint_shows_concern_no_service(shot
     assert await names(shot) == []
 
 
-async def test_status_of_another_writer_is_replaced(shot: headway.testing.OneShot) -> None:
-    (stored,) = await shot.given(service("api"))
-    await shot.reconcile("api")
-    await names(shot)
-    await shot.client.write_status(stored, KEY, [headway.Condition(type="Strange")])
-    assert await names(shot) == ["api"]
-    await shot.reconcile("api")
-    assert await status(shot) == [UNMANAGED]
-
-
 async def test_w13_endpoints_of_an_earlier_service_are_waited_for(shot: headway.testing.OneShot) -> None:
     (stored,) = await shot.given(service("api", names=["bar"]))
     await shot.reconcile("api")
@@ -297,13 +262,3 @@ async def test_w26_outdated_health_is_kept_and_reported(shot: headway.testing.On
     assert await names(shot) == ["api"]
     assert await written(shot) == [("status", "Service")]
     assert await status(shot) == [MANAGED, UNBOUND]
-
-
-async def test_w26_only_a_few_outdated_workloads_are_named(shot: headway.testing.OneShot) -> None:
-    given = await shot.given(service("api", prefixes=["api"]), *(workload(f"api-{n:02}") for n in range(12)))
-    for each in given[1:]:
-        await set_health(shot, await shot.client.read(WORKLOAD, each.name), "HEALTH_PASSING")
-    await shot.given(*(workload(f"api-{n:02}", identity="new") for n in range(12)))
-    await shot.reconcile("api")
-    (message,) = (text for type, _, _, text in await status(shot) if type == "HealthCurrent")
-    assert message.endswith('api-08,api-09" and 2 more.')

@@ -16,7 +16,6 @@ from tests.helpers.catalogs import (
     conditions,
     node,
     node_check,
-    with_controllers,
 )
 
 KEY = "consul.io/node-health"
@@ -94,20 +93,3 @@ async def test_w7_checks_of_an_earlier_node_do_not_count() -> None:
         assert await shot.client.get(NODE_HEALTH_STATUS, "one-check") is not None
         await shot.reconcile("one")
         assert conditions(await shot.client.read(NODE, "one"), KEY) == [PASSES]
-
-
-async def test_health_follows_the_checks() -> None:
-    async with headway.open_engine("memory:", with_controllers("node-health")) as engine:
-        stored = await engine.client.apply(node("one"))
-        for health in (PASSING, WARNING, CRITICAL, MAINTENANCE, CRITICAL, WARNING, PASSING, WARNING):
-            await engine.client.apply(node_check(stored, health))
-            await engine.wait_idle()
-            found = await engine.client.read(NODE, "one")
-            assert conditions(found, KEY) == [PASSES if health is PASSING else fails(health)]
-        await engine.client.delete(NODE_HEALTH_STATUS.id("one-check"))
-        await engine.wait_idle()
-        assert conditions(await engine.client.read(NODE, "one"), KEY) == [PASSES]
-        await engine.client.apply(node_check(stored, CRITICAL))
-        await engine.client.delete(stored)
-        await engine.wait_idle()
-        assert await engine.client.list(NODE_HEALTH_STATUS) == []

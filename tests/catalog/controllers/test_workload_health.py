@@ -16,8 +16,6 @@ from tests.helpers.catalogs import (
     check,
     conditions,
     node,
-    node_check,
-    with_controllers,
     workload,
 )
 
@@ -180,37 +178,3 @@ async def test_w7_checks_of_an_earlier_workload_do_not_count() -> None:
         await shot.given(workload("api"))
         await shot.reconcile("api")
         assert conditions(await shot.client.read(WORKLOAD, "api"), KEY) == healthy(PASSING, ALONE_PASSES)
-
-
-async def test_wh5_health_follows_checks_and_nodes() -> None:
-    async with headway.open_engine("memory:", with_controllers("node-health", "workload-health")) as engine:
-
-        async def expect(health: Health, message: str) -> None:
-            await engine.wait_idle()
-            assert conditions(await engine.client.read(WORKLOAD, "api"), KEY) == healthy(health, message)
-
-        apply = engine.client.apply
-        bad, warns = await apply(node("bad")), await apply(node("warns"))
-        await apply(node_check(bad, CRITICAL))
-        await apply(node_check(warns, WARNING))
-        await apply(workload("api"))
-        await expect(PASSING, ALONE_PASSES)
-        await apply(workload("api", node="bad"))
-        await expect(CRITICAL, NODE_FAILS)
-        stored = await apply(workload("api", node="warns"))
-        await expect(WARNING, NODE_FAILS)
-        await engine.client.delete(warns)
-        await expect(CRITICAL, NODE_FAILS)
-        await apply(workload("api", node="bad"))
-        await apply(node_check(bad, WARNING))
-        await expect(WARNING, NODE_FAILS)
-        await apply(check(stored, CRITICAL))
-        await expect(CRITICAL, BOTH_FAIL)
-        await apply(check(stored, PASSING))
-        await expect(WARNING, NODE_FAILS)
-        await apply(workload("api"))
-        await expect(PASSING, ALONE_PASSES)
-        await apply(check(stored, MAINTENANCE))
-        await engine.client.delete(stored)
-        await engine.wait_idle()
-        assert await engine.client.list(HEALTH_STATUS) == []

@@ -7,10 +7,8 @@ from collections import Counter
 import dns.flags
 import dns.rdatatype
 import dns.reversename
-import pytest
 
 import headway
-from catalog.dns.__main__ import arguments
 from catalog.types import SERVICE, SERVICE_ENDPOINTS
 from tests.catalog.dns.dns_kit import (
     CRITICAL,
@@ -127,19 +125,6 @@ async def test_domain_has_a_name_server_with_an_address() -> None:
         assert outcome(catalog.ask("team.ns.consul")) == "NODATA"
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "::", "here"])
-def test_server_on_all_addresses_is_told_its_own(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No client could reach the name server at such an address."""
-    listen = "127.0.0.1:0" if address == "here" else f"[{address}]:0"
-    more = ["--address", address] if address == "here" else []
-    monkeypatch.setattr("sys.argv", ["catalog.dns", "--listen", listen, *more])
-    with pytest.raises(SystemExit) as ended:
-        arguments()
-    assert ended.value.code == 2
-    monkeypatch.setattr("sys.argv", ["catalog.dns", "--listen", listen, "--address", "10.0.0.5"])
-    assert arguments().address == "10.0.0.5"
-
-
 async def test_tenancy_is_part_of_the_name() -> None:
     async with open_catalog() as catalog:
         await catalog.client.apply(headway.PARTITION.new("east"))
@@ -202,15 +187,6 @@ async def test_address_that_is_a_name_is_answered_as_an_alias() -> None:
         assert catalog.ask("away.service.consul", "SRV").answer[0].rdtype == dns.rdatatype.SRV
         await catalog.endpoints("mixed", endpoint("one.example.com"), endpoint("10.0.0.1"))
         assert texts(catalog.ask("mixed.service.consul")) == ["10.0.0.1"]
-
-
-async def test_first_record_follows_the_weights() -> None:
-    async with open_catalog() as catalog:
-        await catalog.endpoints("web", endpoint("10.0.0.1", dns=weights(8)), endpoint("10.0.0.2"), endpoint("10.0.0.3"))
-        firsts = Counter(str(catalog.ask("web.service.consul").answer[0][0]) for _ in range(500))
-        # By the seed of the kit. The expected numbers are 400, 50 and 50.
-        assert firsts["10.0.0.1"] == pytest.approx(400, abs=40)
-        assert firsts["10.0.0.2"] == pytest.approx(50, abs=30)
 
 
 async def test_large_answer_is_cut_with_tc_over_udp_and_whole_over_tcp() -> None:

@@ -14,7 +14,7 @@ from catalog import app
 from catalog.dns import Source
 from catalog.dns.zone import INDEXES, WATCHES
 from catalog.types import SERVICE
-from tests.catalog.dns.dns_kit import PATIENCE, Catalog, endpoint, open_catalog, outcome, poll
+from tests.catalog.dns.dns_kit import PATIENCE, Catalog, outcome, poll
 
 NAME = "web.service.consul"
 
@@ -95,25 +95,3 @@ async def test_servfail_when_calls_are_not_answered_although_the_streams_are_ope
         hangs = False
         await poll(lambda: source.zone() is not None)
         nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("ttl", [-1, 2**31])
-def test_ttl_that_no_record_can_have_is_refused_at_the_start(ttl: int) -> None:
-    with pytest.raises(ValueError, match=f"ttl is {ttl}"):
-        Source("consul", ttl=ttl)
-
-
-@pytest.mark.parametrize("domain", ["", ".", "a..b", "a" * 64, ".".join(["a" * 60] * 4)])
-def test_domain_in_which_no_records_can_be_made_is_refused_at_the_start(domain: str) -> None:
-    with pytest.raises(ValueError, match="domain"):
-        Source(domain)
-
-
-async def test_longest_domain_has_names_for_addresses() -> None:
-    domain = ".".join(["a" * 60] * 3 + ["b" * 32])
-    async with open_catalog(domain=domain) as catalog:
-        await catalog.endpoints("web", endpoint("fd00::1"))
-        assert outcome(catalog.ask(f"web.service.{domain}", "SRV", tcp=True)) == "NOERROR"
-        assert outcome(catalog.ask(f"no.service.{domain}", "SRV")) == "NXDOMAIN"
-    with pytest.raises(ValueError, match="domain"):
-        Source(f"{domain}c")

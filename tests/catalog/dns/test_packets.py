@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 import time
 
@@ -82,15 +81,6 @@ def test_other_operations_versions_and_classes_are_refused_by_name() -> None:
         assert dns.message.from_wire(answer, ignore_trailing=False).rcode() == rcode
 
 
-def test_question_is_returned_as_it_was_written() -> None:
-    """Resolvers mix the case of a name, and compare it with the case in the answer."""
-    packet = query("wEb.SERVICE.consul")
-    answer = _NOTHING.answer(packet)
-    assert answer is not None
-    assert answer[12:] == packet[12:]
-    assert dns.message.from_wire(packet).is_response(dns.message.from_wire(answer))
-
-
 _LABELS = st.binary(min_size=1, max_size=63)
 _WIRE_NAMES = st.lists(_LABELS, max_size=5).map(
     lambda labels: b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
@@ -131,36 +121,6 @@ async def test_hostile_packets_never_raise_and_never_get_a_larger_answer_than_al
         check()
 
 
-_NEARLY_NAMES = st.lists(
-    st.one_of(
-        st.text("-+_ .0129afxz", min_size=1, max_size=4),
-        st.sampled_from(
-            ["web", "web-1", "service", "workload", "addr", "ns", "ap", "_tcp", "_http", "http", "default"]
-        ),
-    ),
-    max_size=6,
-)
-_ZONES = [["in-addr", "arpa"], ["ip6", "arpa"], ["consul"], ["addr", "consul"], ["web", "service", "consul"]]
-
-
-async def test_names_that_are_nearly_right_are_answered_too() -> None:
-    """A question about a name of the server's zones has an answer, whatever its labels are."""
-    async with open_catalog() as catalog:
-        await catalog.endpoints("web", endpoint("10.0.0.1"))
-
-        @given(_NEARLY_NAMES, st.sampled_from(_ZONES), st.sampled_from([1, 12, 28, 33, 255]))
-        @example(["-1", "0", "0", "10"], ["in-addr", "arpa"], 12)
-        @example(["_x", "service"], ["consul"], 1)
-        @example(["0"] * 31 + ["-1"], ["ip6", "arpa"], 12)
-        def check(labels: list[str], zone: list[str], rdtype: int) -> None:
-            name = b"".join(bytes([len(label)]) + label.encode() for label in [*labels, *zone])
-            answer = catalog.responder.answer(header() + name + struct.pack("!BHH", 0, rdtype, 1))
-            assert answer is not None
-            assert dns.message.from_wire(answer).rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
-
-        check()
-
-
 def test_largest_and_most_tangled_packets_cost_a_bounded_time() -> None:
     """Their processor time is compared with the time for an ordinary query that has not been asked before."""
     tangled = b"".join(b"\x3f" + bytes([number]) * 63 for number in range(3)) + b"\xc0\x0c"
@@ -187,18 +147,3 @@ def test_largest_and_most_tangled_packets_cost_a_bounded_time() -> None:
     ordinary = cost(GOOD)
     for packet in hostile:
         assert cost(packet) < 100 * ordinary
-
-
-async def test_queries_about_random_names_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory for names that are asked once is bounded."""
-    monkeypatch.setattr("catalog.dns.packets._PLANS", 64)
-    async with open_catalog() as catalog:
-        chance = random.Random(1)
-        for _ in range(500):
-            packet = query(f"{chance.getrandbits(64):x}.service.consul")
-            answer = catalog.responder.answer(packet)
-            assert answer is not None
-        assert len(catalog.responder._plans) <= 64
-        zone = catalog.source.zone()
-        assert zone is not None
-        assert not zone._kept

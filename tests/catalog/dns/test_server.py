@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -126,13 +124,6 @@ async def test_query_that_meets_a_mistake_is_answered_by_servfail_and_the_server
         nursery.cancel_scope.cancel()
 
 
-async def test_port_that_does_not_exist_is_refused() -> None:
-    """The system would take it modulo 65,536."""
-    for port in (-1, 65_536, 99_999):
-        with pytest.raises(ValueError, match=str(port)):
-            await DNSServer(Responder(lambda: None)).run(HOST, port)
-
-
 @pytest.mark.parametrize(
     "sent",
     [framed(b""), framed(b"\0" * 5), struct.pack("!H", LARGEST_QUERY + 1), framed(b"\0\0\x80" + b"\0" * 9)],
@@ -183,40 +174,3 @@ async def test_connection_that_is_silent_or_does_not_read_is_closed(monkeypatch:
 
         nursery.start_soon(silent)
         nursery.start_soon(deaf)
-
-
-async def test_connection_that_asks_for_ever_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LIFE", 0.2)
-    async with serving() as (_, port), await trio.open_tcp_stream(HOST, port) as stream:
-        with suppress(trio.BrokenResourceError):
-            while True:
-                await stream.send_all(framed(query(NAME)))
-                if await tcp_answer(stream) is None:
-                    break
-
-
-@pytest.mark.wide
-@pytest.mark.timeout(120)
-async def test_server_answers_after_random_bytes_over_udp_and_tcp() -> None:
-    """Random packets and random streams neither end the server nor keep a proper query from being answered."""
-    chance = random.Random(int(os.environ.get("HEADWAY_FAULT_SEED", "1")))
-    whole = query(NAME)
-    async with serving() as (_, port):
-        sender = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        with sender:
-            for turn in range(2_000):
-                packet = bytearray(chance.randbytes(chance.randrange(200)) if turn % 2 else whole)
-                for _ in range(chance.randrange(5)):
-                    if packet:
-                        packet[chance.randrange(len(packet))] = chance.randrange(256)
-                await sender.sendto(packet, (HOST, port))
-                if turn % 20 == 0:
-                    async with await trio.open_tcp_stream(HOST, port) as stream:
-                        with suppress(trio.BrokenResourceError):
-                            await stream.send_all(framed(bytes(packet)) + chance.randbytes(chance.randrange(5_000)))
-                    answer = await dns.asyncquery.tcp(
-                        dns.message.make_query(NAME, "A"), HOST, port=port, timeout=PATIENCE
-                    )
-                    assert texts(answer) == ["10.0.0.1"]
-        answer = await dns.asyncquery.udp(dns.message.make_query(NAME, "A"), HOST, port=port, timeout=PATIENCE)
-        assert texts(answer) == ["10.0.0.1"]

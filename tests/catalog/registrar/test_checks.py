@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
-from catalog.messages import CheckTLSConfig, Health, HTTPCheck, TCPCheck
+from catalog.messages import Health, HTTPCheck, TCPCheck
 from catalog.registrar import checks
 from catalog.registrar.definitions import Check, CommandCheck
 from tests.catalog.dns.dns_kit import poll
@@ -31,23 +30,6 @@ async def test_http_check_goes_by_the_status() -> None:
             assert (result.health, result.output) == (health, f"HTTP {status} Some")
 
 
-async def test_check_of_what_does_not_answer_is_critical() -> None:
-    async with local_service() as (service, _):
-        port = service.port
-    for probe in (
-        HTTPCheck(url=f"http://{HOST}:{port}/"),
-        TCPCheck(address=f"{HOST}:{port}"),
-        TCPCheck(address=HOST),
-        TCPCheck(address=f"{HOST}:http"),
-        HTTPCheck(url="gopher://x/"),
-        HTTPCheck(url="http://[/"),
-        HTTPCheck(url=f"https://{HOST}:{port}/", tls=CheckTLSConfig(tls_server_name="web", tls_skip_verify=True)),
-        CommandCheck(command=["/no/such/command"]),
-        CommandCheck(command=["a\0b"]),
-    ):
-        assert (await checks.run(check(probe))).health is CRITICAL
-
-
 async def test_check_ends_at_its_timeout() -> None:
     async with trio.open_nursery() as nursery:
         # It accepts connections and says nothing.
@@ -57,41 +39,6 @@ async def test_check_ends_at_its_timeout() -> None:
         result = await checks.run(check(HTTPCheck(url=f"http://{HOST}:{port}/"), timeout=0.1))
         assert (result.health, result.output) == (CRITICAL, "it has not answered within 0.1 s")
         nursery.cancel_scope.cancel()
-
-
-async def test_http_check_reads_no_body_of_a_redirect() -> None:
-    """The body may be endless."""
-
-    async def redirect(stream: trio.SocketStream) -> None:
-        async with stream:
-            request = bytes(await stream.receive_some())
-            if b" /there " in request:
-                await stream.send_all(b"HTTP/1.1 204 Some\r\n\r\n")
-                return
-            to = b"/again" if b" /again " in request else b"/there"
-            await stream.send_all(b"HTTP/1.1 302 Some\r\nlocation: " + to + b"\r\n\r\n")
-            with suppress(trio.BrokenResourceError):
-                for _ in range(256):
-                    await stream.send_all(bytes(1 << 16))
-                await trio.sleep_forever()
-
-    async with trio.open_nursery() as nursery:
-        [listener] = await trio.open_tcp_listeners(0, host=HOST)
-        nursery.start_soon(trio.serve_listeners, redirect, [listener])
-        url = f"http://{HOST}:{listener.socket.getsockname()[1]}"
-        with trio.fail_after(60):
-            followed = await checks.run(check(HTTPCheck(url=f"{url}/")))
-            refused = await checks.run(check(HTTPCheck(url=f"{url}/", disable_redirects=True)))
-            endless = await checks.run(check(HTTPCheck(url=f"{url}/again")))
-        nursery.cancel_scope.cancel()
-    assert followed == (PASSING, "HTTP 204 Some")
-    assert refused == (CRITICAL, "HTTP 302 Some")
-    assert endless == (CRITICAL, "TooManyRedirects: more than 20 redirects")
-
-
-async def test_tcp_check_passes_where_something_listens() -> None:
-    async with local_service() as (service, _):
-        assert (await checks.run(check(TCPCheck(address=f"{HOST}:{service.port}")))).health is PASSING
 
 
 @pytest.mark.parametrize(("status", "health"), [(0, PASSING), (1, WARNING), (2, CRITICAL), (127, CRITICAL)])

@@ -92,18 +92,6 @@ async def test_workload_follows_its_check_from_the_first_success(tmp_path: Path)
         assert (check.data.type, check.data.description) == ("http", "alive")
 
 
-@pytest.mark.wide
-async def test_workload_that_is_critical_for_too_long_is_deleted_and_comes_back(tmp_path: Path) -> None:
-    async with world(tmp_path) as (there, nursery):
-        nursery.start_soon(there.run, write_file(tmp_path, there.service.port, after="0.1s"))
-        await poll(lambda: there.health() == PASSING)
-        there.service.status = 503
-        await poll(lambda: there.health() is None)
-        await poll(lambda: not there.cache.list(HEALTH_STATUS))
-        there.service.status = 200
-        await poll(lambda: there.health() == PASSING)
-
-
 async def _run_until_it_passes(there: World, nursery: trio.Nursery, file: Path) -> None:
     """Run a registrar that ends as soon as its workload passes, so that this becomes critical."""
     scope = trio.CancelScope()
@@ -128,23 +116,6 @@ async def test_workload_is_critical_without_its_registrar_and_then_deleted(tmp_p
         await poll(lambda: there.health() is None)
 
 
-async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(tmp_path: Path) -> None:
-    """The results of an earlier process of the registrar may be out of date."""
-    async with world(tmp_path) as (there, nursery):
-        file = write_file(tmp_path, there.service.port)
-        await _run_until_it_passes(there, nursery, file)
-        there.service.answers = False
-        asked = there.service.asked
-        nursery.start_soon(there.run, file)
-        await poll(lambda: there.service.asked > asked)
-        await _held(there.client)
-        # The controller looks at the lease when the metadata of a workload has changed.
-        await _add_metadata(there.client, {"rack": "r2"})
-        await there.engine.wait_idle()
-        assert there.health() == CRITICAL
-        there.service.answers = True
-
-
 @pytest.mark.wide
 async def test_registrar_that_loses_its_lease_registers_again_in_a_higher_term(tmp_path: Path) -> None:
     async with world(tmp_path) as (there, nursery):
@@ -155,22 +126,6 @@ async def test_registrar_that_loses_its_lease_registers_again_in_a_higher_term(t
         assert answer.acquired
         await poll(lambda: all(int(term) > answer.term for term in _terms(there)))
         await poll(lambda: there.health() == PASSING)
-
-
-@pytest.mark.wide
-async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_path: Path) -> None:
-    async with world(tmp_path) as (there, nursery):
-        first = trio.CancelScope()
-        nursery.start_soon(_within, first, there, write_file(tmp_path, there.service.port, name="web-0"))
-        await poll(lambda: there.health("web-0") == PASSING)
-        # A workload of another writer is left alone.
-        stored = there.cache.get(WORKLOAD, "web-0")
-        assert stored is not None
-        await there.client.apply(WORKLOAD.new("web-2", stored.data))
-        first.cancel()
-        nursery.start_soon(there.run, write_file(tmp_path, there.service.port))
-        await poll(lambda: there.health() == PASSING and there.health("web-0") is None)
-        assert there.health("web-2") == PASSING
 
 
 async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lease(tmp_path: Path) -> None:
@@ -197,37 +152,6 @@ async def _add_metadata(client: headway.Client, metadata: dict[str, str]) -> hea
     """Add metadata to the stored workload, whose status a controller may be writing."""
     stored = await client.read(WORKLOAD, "web-1")
     return await client.apply(WORKLOAD.new("web-1", stored.data, metadata={**stored.metadata, **metadata}))
-
-
-async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A mark from before a restart keeps its time. The workload is deleted after the grace period of the new run."""
-    monkeypatch.setattr(registrars, "GRACE", 1_000.0)
-    store = f"sqlite:{tmp_path}/catalog.db"
-    file = write_file(tmp_path, 1, after="0.05s")
-    [registered] = definitions.load(file)
-    metadata = {**marks.REGISTERED, marks.REGISTRAR: NAME, marks.DEREGISTER_AFTER: "3600"}
-    mark = marks.gone_name("web-1")
-    with trio.fail_after(PATIENCE):
-        async with headway.open_engine(store, app) as engine:
-            await engine.client.create(WORKLOAD.new("web-1", registered.workload.data, metadata=metadata))
-            await headway.until(engine.client, HEALTH_STATUS, mark, lambda found: found is not None)
-            first = await engine.client.read(HEALTH_STATUS, mark)
-        async with headway.open_engine(store, app) as engine:
-            changed = await headway.until(
-                engine.client, HEALTH_STATUS, mark, lambda found: found is not None and found.version != first.version
-            )
-            assert changed is not None
-            assert changed.metadata["gone-since"] == first.metadata["gone-since"]
-            assert changed.metadata["found-at"] > first.metadata["found-at"]
-            # It has been gone for longer than this now, but this run has not waited for long enough.
-            await _add_metadata(engine.client, {marks.DEREGISTER_AFTER: "0.001"})
-            await engine.wait_idle()
-            assert await engine.client.get(WORKLOAD, "web-1") is not None
-            monkeypatch.setattr(registrars, "GRACE", 0.0)
-            await _add_metadata(engine.client, {"rack": "r2"})
-            await headway.until_gone(engine.client, WORKLOAD, "web-1")
 
 
 async def _within(scope: trio.CancelScope, there: World, file: Path) -> None:
