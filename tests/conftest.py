@@ -21,9 +21,10 @@ from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_mem
 # The check `too_slow` measures the wall clock, so that a busy machine fails it. Each profile names this parent: without
 # one it would inherit what the active profile has, which is `default` from its registration on.
 PATIENT = settings(deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
-# Every run has the same examples, so that it fails because of a change and not by chance.
-settings.register_profile("default", PATIENT, max_examples=20, stateful_step_count=30, derandomize=True)
-# The bounds of the default run with other examples for each seed, and nothing shrunk: for `tests.mutants.seeds`.
+# Every run has the same examples, so that it fails because of a change and not by chance. They are few: `make wide` has
+# more of them, and others each time.
+settings.register_profile("default", PATIENT, max_examples=8, stateful_step_count=30, derandomize=True)
+# More examples, others for each seed, and nothing shrunk: for the mutants.
 settings.register_profile(
     "seeded",
     PATIENT,

@@ -59,13 +59,6 @@ MUTANTS = (
         "if ahead and revision <= 0:",
         _CONTRACT,
     ),
-    Mutant(
-        "an own write that the next one has overtaken is mapped as a creation",
-        "cache/_type_store.py",
-        "if (revision, key) not in self._reported:",
-        "if revision < ahead[key]:",
-        "cache/test_type_store.py",
-    ),
     # --- a run's start ---
     Mutant(
         "a run does not wait for its starting revision",
@@ -169,13 +162,6 @@ MUTANTS = (
         _CHANGES,
     ),
     Mutant(
-        "a burst of changes to a failing key makes it back off for the longest time",
-        "queue/_machine.py",
-        "delay = min(self._backoff.delay(entry.failures), self._backoff.base + 2 * (now - entry.since))",
-        "delay = self._backoff.delay(entry.failures)",
-        "queue/test_reporting_back.py",
-    ),
-    Mutant(
         "a change within the interval of its key is forgotten",
         "queue/_machine.py",
         "            self._back_off_until(entry, end, now)\n            entry = self._lanes.pop()",
@@ -194,13 +180,6 @@ MUTANTS = (
         "run/_outcomes.py",
         "        if delay is None:\n            return False\n",
         "        if delay is not None or True:\n            return False\n",
-        "run/test_self_triggers.py",
-    ),
-    Mutant(
-        "a key that its own status has triggered is forgotten",
-        "run/_outcomes.py",
-        "self._queue.back_off(key, delay.seconds, now)",
-        "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
         "run/test_self_triggers.py",
     ),
     Mutant(
@@ -287,14 +266,6 @@ MUTANTS = (
     ),
     # --- streams ---
     Mutant(
-        "a stream resumes one change too late",
-        "storage/_log.py",
-        "index = bisect.bisect_right(log.changes, after,",
-        "index = bisect.bisect_right(log.changes, after + 1,",
-        "storage/test_conformance.py",
-        "memory",
-    ),
-    Mutant(
         "a commit is delivered in pieces",
         "storage/_log.py",
         "index < group[-1])",
@@ -309,14 +280,6 @@ MUTANTS = (
         "if False:",
         _HISTORIES,
         "in_memory_keep",
-    ),
-    Mutant(
-        "history is not bounded by bytes",
-        "storage/_log.py",
-        " or self._bytes > self._max_bytes",
-        "",
-        "storage/test_log.py",
-        "bytes",
     ),
     Mutant(
         "a snapshot ends after its first chunk",

@@ -73,13 +73,6 @@ FETCH_MUTANTS = (
         _FETCHES,
     ),
     Mutant(
-        "a poll has no jitter",
-        "notify/_fetches.py",
-        "jitter = 1 + chance.random() * _JITTER",
-        "jitter = 1.0",
-        _FETCHES,
-    ),
-    Mutant(
         "equal messages count as a change",
         "notify/_fetches.py",
         "return equal(old, new)",
@@ -94,31 +87,10 @@ FETCH_MUTANTS = (
         _FETCHES,
     ),
     Mutant(
-        "an index that falls has no mark",
-        "notify/_fetches.py",
-        "self._succeeded(grown=grown or restored, restored=restored)",
-        "self._succeeded(grown=grown or restored)",
-        _FETCHES,
-    ),
-    Mutant(
-        "a query does not block after an index of zero",
-        "notify/_fetches.py",
-        "self._after = max(self._index, 1)",
-        "self._after = self._index",
-        _FETCHES,
-    ),
-    Mutant(
         "a failing fetch is retried without a delay",
         "notify/_fetches.py",
         "return delay * (1 + chance.random())",
         "return 0.0",
-        _FETCHES,
-    ),
-    Mutant(
-        "failing fetches are retried in step",
-        "notify/_fetches.py",
-        "return delay * (1 + chance.random())",
-        "return delay",
         _FETCHES,
     ),
     Mutant(

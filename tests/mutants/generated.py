@@ -144,7 +144,9 @@ class Forks:
         # pytest warns of plugins that are imported before it begins.
         from hypothesis import Phase, settings
 
-        settings.register_profile("mutants", settings(), phases=[Phase.explicit, Phase.generate], database=None)
+        settings.register_profile(
+            "mutants", settings(), max_examples=20, phases=[Phase.explicit, Phase.generate], database=None
+        )
         settings.load_profile("mutants")
 
     @pytest.hookimpl(tryfirst=True)

@@ -51,13 +51,6 @@ LIMIT_MUTANTS = (
         _BUCKETS,
     ),
     Mutant(
-        "buckets that fill slowly keep others from making room",
-        "base/_buckets.py",
-        "                    self._of.move_to_end(key)\n",
-        "                    pass\n",
-        _BUCKETS,
-    ),
-    Mutant(
         "a refused call spends tokens",
         "access/_limiter.py",
         "        if exceeded is None:\n",

@@ -31,13 +31,6 @@ NOTIFICATION_MUTANTS = (
         _STREAMS,
     ),
     Mutant(
-        "a cache opens with its types at different revisions",
-        "notify/_keeper.py",
-        "for _ in range(2):",
-        "for _ in range(1):",
-        _STREAMS,
-    ),
-    Mutant(
         "a type goes on into the restored store while another one has not noticed it",
         "notify/_primed_cache.py",
         "return self._frozen.get(type.name, content)",
@@ -176,25 +169,10 @@ NOTIFICATION_MUTANTS = (
         _UPDATES,
     ),
     Mutant(
-        "a change beyond the view is forgotten",
-        "notify/_cuts.py",
-        "self._pending[type.name] = left",
-        "self._pending[type.name] = {}",
-        _UPDATES,
-    ),
-    Mutant(
         "a slow receiver gets an old value",
         "notify/_handle.py",
         "if self._value_of != answer.values:",
         "if not self._value_of:",
-        _UPDATES,
-    ),
-    Mutant(
-        "a handle that has not changed is yielded with the others",
-        "notify/_cuts.py",
-        "changed.update(reads.affected(_differences(type, pending, before, view)))",
-        "changed.update(reads.affected(Difference(key, state_of(before, type, key), state_of(view, type, key)) "
-        "for key in pending))",
         _UPDATES,
     ),
     Mutant(

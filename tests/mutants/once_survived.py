@@ -20,20 +20,6 @@ ONCE_SURVIVED = (
         "sharding/test_handover.py",
     ),
     Mutant(
-        "a shard that is handed over records nothing",
-        "sharding/_ownership.py",
-        "                await self._record(checkpoint)\n",
-        "",
-        "sharding/test_handover.py",
-    ),
-    Mutant(
-        "a shard that must leave as it opens stays open",
-        "sharding/_ownership.py",
-        "                queue.close_shard(number)\n            else:\n",
-        "                pass\n            else:\n",
-        "sharding/test_handover.py",
-    ),
-    Mutant(
         "a shard that collects again forgets its scheduled keys",
         "sharding/_shards.py",
         "[*super().scheduled(), *super().owed()]",
@@ -64,38 +50,11 @@ ONCE_SURVIVED = (
         "storage/test_etcd_confirmations.py",
     ),
     Mutant(
-        "an index skips an update within a generation",
-        "cache/_index_table.py",
-        "        for key, old, new, _ in applied:\n",
-        "        for key, old, new, _ in applied:\n"
-        "            if old is not None and new is not None and old.generation == new.generation:\n"
-        "                continue\n",
-        "cache/test_index_updates.py",
-    ),
-    Mutant(
-        "a bookmark below the frontier sets the session",
-        "cache/_type_store.py",
-        "        if position.revision >= self.frontier:\n"
-        "            self.session, self.versions = position.session, position.versions\n",
-        "        self.session, self.versions = position.session, position.versions\n"
-        "        if position.revision >= self.frontier:\n",
-        "cache/test_type_store_positions.py",
-    ),
-    Mutant(
         "a change whose mapping failed is not mapped by the next run",
         "mapper/_map_queue.py",
         "        for kept in failed.values():\n",
         "        for kept in list[FailedChanges]():\n",
         "run/test_starts_and_ends.py",
-    ),
-    Mutant(
-        "a success keeps the failures of a key that was added in the meantime",
-        "queue/_machine.py",
-        "            self._entries[key] = following\n            self._queue(following, now)\n",
-        "            following.failures = self._entries[key].failures\n"
-        "            self._entries[key] = following\n"
-        "            self._queue(following, now)\n",
-        "queue/test_reporting_back.py",
     ),
     Mutant(
         "the simulation's fault drop does nothing",
@@ -126,14 +85,6 @@ ONCE_SURVIVED = (
         "                    if equal(copied, other):",
         "                    if True:",
         "protobuf/test_unknown_fields.py",
-    ),
-    Mutant(
-        "an unknown field of a oneof stays beside the one that replaces it",
-        "protobuf/_unknown_fields.py",
-        "if not message._unknown_fields and not begun:",
-        "if not message._unknown_fields:",
-        "protobuf/test_unknown_fields.py",
-        "oneof",
     ),
     Mutant(
         "an update decided on an optimistic read does not require its namespace",
@@ -191,13 +142,6 @@ ONCE_SURVIVED = (
         "            leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]\n",
         "            pass\n",
         "sharding/test_rights.py",
-    ),
-    Mutant(
-        "the simulation's fault missed kills no process",
-        "testing/simulation/world/_streams.py",
-        "                process.history_gone = True\n                process.kill()\n",
-        "                process.history_gone = True\n",
-        "simulation/test_faults.py",
     ),
     Mutant(
         "the position of a page is that of its last read",
@@ -307,14 +251,6 @@ ONCE_SURVIVED = (
         "            protocol.abort()\n            return\n",
         "            pass\n",
         "rpc/test_stopping.py",
-    ),
-    Mutant(
-        "changes that a run has not begun to map are not left to the next one",
-        "mapper/_map_queue.py",
-        "while self._waiting or self._backlog or self._owed:",
-        "while self._waiting or self._backlog:",
-        "mapper/test_map_queue.py",
-        "left_again",
     ),
     Mutant(
         "a reconcile that fails permanently takes the change that followed with it",

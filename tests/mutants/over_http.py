@@ -120,14 +120,6 @@ HTTP_MUTANTS = (
         "body_and_head",
     ),
     Mutant(
-        "http: a body without an announced size is received whole",
-        "http/_offered.py",
-        "                    if received > most:",
-        "                    if False:",
-        _LIMITS,
-        "body_and_head",
-    ),
-    Mutant(
         "http: a document of any number of values is parsed",
         "documents/_json.py",
         "        if self._left < 0:",
@@ -223,14 +215,6 @@ HTTP_MUTANTS = (
         "never_ends_a_request",
     ),
     Mutant(
-        "http: one host takes all connections",
-        "http/_server.py",
-        "if len(of_host) > self._bounds.peer_connections:",
-        "if False:",
-        _LIMITS,
-        "one_host",
-    ),
-    Mutant(
         "http: a client that does not read keeps its connection",
         "http/_server.py",
         "self.time.deadline = min(self._answers_end, trio.current_time() + self._bounds.stall)",
@@ -245,14 +229,6 @@ HTTP_MUTANTS = (
         "whole = None if self._here is None",
         _WATCH,
         "several_changes",
-    ),
-    Mutant(
-        "http: a snapshot keeps the id of before",
-        "http/_watch.py",
-        'yield self._event_steps("snapshot", id="")',
-        'yield self._event_steps("snapshot")',
-        _WATCH,
-        "browser",
     ),
     Mutant(
         "http: a reconnecting browser resumes where its page began",

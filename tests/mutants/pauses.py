@@ -36,20 +36,6 @@ PAUSE_MUTANTS = (
         _PAUSES,
     ),
     Mutant(
-        "a daemon that has returned is called again after a pause",
-        "controller/_daemons.py",
-        "if not task.ended.is_set():",
-        "if True:",
-        _PAUSES,
-    ),
-    Mutant(
-        "daemons do not begin again after a pause",
-        "controller/_daemons.py",
-        "                        enqueue(rt.cache",
-        "                        (rt.cache",
-        _PAUSES,
-    ),
-    Mutant(
         "wait_idle waits for a paused controller",
         "run/_supervisor.py",
         "            if run.is_blocked:\n",

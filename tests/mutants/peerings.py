@@ -30,27 +30,6 @@ PEERING_MUTANTS = (
         _SECRETS,
     ),
     Mutant(
-        "a token may be exchanged again after its first stream",
-        "peering/_secrets.py",
-        "record.exchanged_by = _USED",
-        "pass",
-        _SECRETS,
-    ),
-    Mutant(
-        "a token does not expire",
-        "peering/_secrets.py",
-        "if not (_fits(given, record.token_hash) & holds):",
-        "if not _fits(given, record.token_hash):",
-        _SECRETS,
-    ),
-    Mutant(
-        "another dialer takes over a peering",
-        "peering/_secrets.py",
-        "if record.active_hash and record.dialer_id != dialer_id:",
-        "if False:",
-        _SECRETS,
-    ),
-    Mutant(
         "an exchange that loses a race overwrites the winner's",
         "peering/_secrets.py",
         "            except StorageError:\n                continue",
@@ -65,14 +44,6 @@ PEERING_MUTANTS = (
         "plain_text = False",
         _EXCHANGE,
         "plain_text",
-    ),
-    Mutant(
-        "a host may fail as often as it likes",
-        "peering/_exchange.py",
-        "host.failures.add(caller, trio.current_time())",
-        "pass",
-        _EXCHANGE,
-        "bounded_rate",
     ),
     Mutant(
         "everyone writes to the partition of a peering",
@@ -219,14 +190,6 @@ PEERING_MUTANTS = (
         "pass",
         _CUT_OFF,
         "confirmed",
-    ),
-    Mutant(
-        "a deletion of a peering waits forever",
-        "peering/links/_controller.py",
-        "if late and not",
-        "if False and not",
-        _CUT_OFF,
-        "bound",
     ),
     Mutant(
         "a leader that has lost its lease does not name the next one",

@@ -74,22 +74,6 @@ QUOTA_MUTANTS = (
         _SQLITE,
     ),
     Mutant(
-        "rules do not begin again with another history",
-        "storage/etcd/_session.py",
-        "        self._rule_over(mirror)\n        pulse.stop(why)",
-        "        pulse.stop(why)",
-        _ETCD,
-        "restored",
-    ),
-    Mutant(
-        "a commit that etcd decides several times counts as several refusals",
-        "storage/etcd/_commit.py",
-        "        claims = rules.claims(session.content.changes(applied))",
-        "        if rules.active:\n            rules.charge(session.content.changes(applied))\n"
-        "        claims = rules.claims(session.content.changes(applied))",
-        _ETCD,
-    ),
-    Mutant(
         "a marked resource takes statuses without limit",
         "quotas/_limits.py",
         "    return _status_size(new) <= max(STATUS_ROOM, _status_size(old))",
@@ -112,28 +96,12 @@ QUOTA_MUTANTS = (
         "invalid",
     ),
     Mutant(
-        "quotas are created in a store that keeps none",
-        "quotas/_checks.py",
-        "            check_kept(self._backend)\n",
-        "",
-        _ENGINE,
-        "keeps_no",
-    ),
-    Mutant(
         "a caller sees quotas that they may not read",
         "quotas/_service.py",
         " if self._access.may_read(_id(each.limit.name))",
         "",
         _ENGINE,
         "may_read",
-    ),
-    Mutant(
-        "a caller without rights to quotas lists them",
-        "quotas/_service.py",
-        '        self._access.check_list(QUOTA.name, Within("", ""))\n',
-        "",
-        _ENGINE,
-        "rights",
     ),
     Mutant(
         "clients over HTTP repeat a write that exceeds a quota",

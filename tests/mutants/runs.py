@@ -151,13 +151,6 @@ RUN_MUTANTS = (
         'because a new stream begins."""\n',
         MACHINE,
     ),
-    Mutant(
-        "own writes are forgotten at any move of the frontier",
-        "cache/_type_store.py",
-        "while order and order[0][0] <= revision:",
-        "while order:",
-        "cache/test_type_store_snapshots.py",
-    ),
     # --- the streams ---
     Mutant(
         "a distrusted stream is resumed",

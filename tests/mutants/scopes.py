@@ -19,14 +19,6 @@ SCOPE_MUTANTS = (
         "memory-leaving_a_scope",
     ),
     Mutant(
-        "a resource that leaves a scope is delivered in its new state",
-        "storage/_filter.py",
-        "change._replace(resource=former, deleted=True)",
-        "change._replace(deleted=True)",
-        _CONFORMANCE,
-        "memory-leaving_a_scope",
-    ),
-    Mutant(
         "the file of a store keeps no state before a change of metadata",
         "storage/sqlite/_requests.py",
         "if same_id and metadata_bytes(body) == metadata_bytes(row.body):",
@@ -102,13 +94,6 @@ SCOPE_MUTANTS = (
         _INDEX,
     ),
     Mutant(
-        "an index keeps what has left a value",
-        "storage/_metadata_index.py",
-        "len(entry.keys) > 2 * entry.count + _SLACK",
-        "False",
-        _INDEX,
-    ),
-    Mutant(
         "an index with wrong keys counts as exact",
         "storage/_metadata_index.py",
         "exact=len(entry.keys) == entry.count",
@@ -120,13 +105,6 @@ SCOPE_MUTANTS = (
         "storage/_reads.py",
         "if found.exact and within.every_key and len(within.metadata) == 1:",
         "if found.exact:",
-        _INDEX,
-    ),
-    Mutant(
-        "an index of values of one resource each is kept",
-        "storage/_metadata_indexes.py",
-        "if index.is_sparse:",
-        "if False:",
         _INDEX,
     ),
     Mutant(

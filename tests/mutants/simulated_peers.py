@@ -41,14 +41,6 @@ SIMULATED_PEER_MUTANTS = (
         "refused_copy",
     ),
     Mutant(
-        "a response that is refused as a whole is not sent again",
-        "peering/stream/_sender.py",
-        "                self._failed(nack, now)\n",
-        "",
-        _PEERS,
-        "copies_survive and rolled_back",
-    ),
-    Mutant(
         "copies are exported",
         "peering/stream/_rules.py",
         "            and not peering_of(key[0])\n",
@@ -63,22 +55,6 @@ SIMULATED_PEER_MUTANTS = (
         "if False:",
         _PEERS,
         "nothing_comes_back",
-    ),
-    Mutant(
-        "a store that was rolled back replaces the copies at once",
-        "peering/stream/_receiver.py",
-        "if replaced and here.session != self._accepted:",
-        "if False:",
-        _PEERS,
-        "copies_survive and rolled_back",
-    ),
-    Mutant(
-        "an accepted older store overrides no newer copy",
-        "peering/stream/_receiver.py",
-        "replaced = begins.cause == Cause.LOST or here.revision < last.revision\n",
-        "replaced = False\n",
-        _PEERS,
-        "copies_survive and rolled_back",
     ),
     Mutant(
         "a dialer does not follow the lease of the accepting side",

@@ -143,13 +143,6 @@ SUBSCRIPTION_MUTANTS = (
         _CLIENT,
     ),
     Mutant(
-        "a client accepts an older snapshot",
-        "subscribing/_follower.py",
-        'self._check(item.position, "a snapshot")',
-        "",
-        _CLIENT,
-    ),
-    Mutant(
         "a client accepts a repeated commit",
         "subscribing/_follower.py",
         "if beyond and (here, reached.topics) == (there, position.topics):",
@@ -164,13 +157,6 @@ SUBSCRIPTION_MUTANTS = (
         _RIGHTS,
     ),
     Mutant(
-        "a client ignores that the store was replaced",
-        "subscribing/_follower.py",
-        "if here.store_id != there.store_id:",
-        "if False:",
-        _CLIENT,
-    ),
-    Mutant(
         "a new snapshot is not announced",
         "subscribing/_service.py",
         "            if why:\n                yield NewSnapshot(why)\n",
@@ -179,28 +165,12 @@ SUBSCRIPTION_MUTANTS = (
         "m3_compacted",
     ),
     Mutant(
-        "a position of another store is answered by a snapshot if it is of other subjects",
-        "subscribing/_service.py",
-        "if self._store is not None and after.store is not None:\n                # First",
-        "if after.selection == self._wanted.selection and self._store is not None:\n                # First",
-        _SERVICE,
-        "another_store",
-    ),
-    Mutant(
         "a subscription resumes one revision too late",
         "subscribing/_sources.py",
         "            await tail.open(self._backend, after)\n        self._merge",
         "            await tail.open(self._backend, after._replace(revision=after.revision + 1))\n        self._merge",
         _SERVICE,
         "m3_subscription_resumes and memory",
-    ),
-    Mutant(
-        "a subscription without a position begins with the changes",
-        "subscribing/_service.py",
-        '        if after is None:\n            return ""\n',
-        "        if after is None:\n            return None\n",
-        _SERVICE,
-        "q2",
     ),
     Mutant(
         "commits come in the wrong order",
@@ -268,24 +238,10 @@ SUBSCRIPTION_MUTANTS = (
         _MACHINE,
     ),
     Mutant(
-        "two snapshots are mixed",
-        "subscribing/_follower.py",
-        "            if isinstance(item, NewSnapshot):\n                gathered = {}\n",
-        "            if isinstance(item, NewSnapshot):\n                gathered = gathered or {}\n",
-        _CLIENT,
-    ),
-    Mutant(
         "a client resumes from where it began",
         "subscribing/_follower.py",
         "        self._reached = handed.position\n",
         "        self._reached = self._reached or handed.position\n",
-        _CLIENT,
-    ),
-    Mutant(
-        "a client goes back to an older revision",
-        "subscribing/_follower.py",
-        "if there.revision < here.revision:",
-        "if False:",
         _CLIENT,
     ),
     Mutant(
@@ -295,5 +251,4 @@ SUBSCRIPTION_MUTANTS = (
         "",
         _END,
     ),
-    # --- facts of Consul's event publisher ---
 )

@@ -13,7 +13,6 @@ _LEASES = "why/test_leases.py"
 _PAST = "why/test_past.py"
 _ERRORS = "why/test_versions_after_errors.py"
 _SECRETS = "reconcile/test_secret_reads.py"
-_FIND = "queue/test_find.py"
 
 WHY_MUTANTS = (
     Mutant(
@@ -64,20 +63,6 @@ WHY_MUTANTS = (
         "if _is_torn(self.path):",
         "if False:",
         _FILE,
-    ),
-    Mutant(
-        "a failure makes work younger",
-        "queue/_machine.py",
-        "        entry.failures += 1\n",
-        "        entry.failures += 1\n        entry.since = now\n",
-        _FIND,
-    ),
-    Mutant(
-        "a scheduled key is pending before its time",
-        "queue/_queries.py",
-        'if entry.since < before and entry.state != "scheduled"',
-        "if entry.since < before",
-        _FIND,
     ),
     Mutant(
         "everyone may ask why a resource is not done",

@@ -52,4 +52,4 @@ def test_own_write_is_seen_although_a_false_bookmark_was_faster_than_its_reply()
 # A failing example is shrunk for up to five minutes, and the machine may be busy.
 TestScopedRun = pytest.mark.timeout(1500)(ScopedRunMachine.TestCase)
 BOUND: Any = settings.default
-TestScopedRun.settings = settings(BOUND, max_examples=max(5, BOUND.max_examples // 2))
+TestScopedRun.settings = settings(BOUND, max_examples=BOUND.max_examples // 2)

@@ -348,7 +348,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
 TestTypeStore = pytest.mark.timeout(400)(TypeStoreMachine.TestCase)
 # Steps are cheap here, and a bug shows only when several of them meet at one key.
 TestTypeStore.settings = settings(
-    max_examples=max(80, 2 * settings().max_examples),
+    max_examples=4 * settings().max_examples,
     stateful_step_count=max(40, settings().stateful_step_count),
     report_multiple_bugs=False,
 )

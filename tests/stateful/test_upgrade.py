@@ -193,4 +193,4 @@ class UpgradeMachine(RuleBasedStateMachine):
 
 TestUpgrade = pytest.mark.timeout(400)(UpgradeMachine.TestCase)
 BOUND: Any = settings.default
-TestUpgrade.settings = settings(BOUND, max_examples=max(5, BOUND.max_examples // 2))
+TestUpgrade.settings = settings(BOUND, max_examples=BOUND.max_examples // 2)

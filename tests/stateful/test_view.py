@@ -257,7 +257,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 TestView = pytest.mark.timeout(400)(ViewMachine.TestCase)
 # The hard case is a waiting view while a reply, an earlier change and a snapshot meet at one key.
 TestView.settings = settings(
-    max_examples=max(40, settings().max_examples),
+    max_examples=2 * settings().max_examples,
     stateful_step_count=max(40, settings().stateful_step_count),
     report_multiple_bugs=False,
 )

@@ -408,7 +408,9 @@ def _say_how_many(record_property: Callable[[str, object], None]) -> Iterator[No
 TestWorld = pytest.mark.timeout(400)(WorldMachine.TestCase)
 # An example of this machine takes about a hundred times as much work as an example of another.
 BOUND: Any = settings.default
-TestWorld.settings = settings(BOUND, max_examples=max(8, BOUND.max_examples // 10), stateful_step_count=20)
+TestWorld.settings = settings(
+    BOUND, max_examples=max(min(8, BOUND.max_examples // 2), BOUND.max_examples // 10), stateful_step_count=20
+)
 
 
 @pytest.mark.wide
