@@ -33,40 +33,6 @@ async def main(folder, uid, *command):
 trio.run(main, *sys.argv[1:])
 """
 
-STUCK = """
-import os, signal, sys
-from examples.fleet import launcher
-
-os.setsid()
-launcher.take(sys.argv[1])
-print("locked", flush=True)
-signal.pause()
-"""
-
-DYING_ENGINE = """
-import os, signal, sys, trio
-from unittest import mock
-from examples.fleet import children
-from examples.fleet.processes import spawn
-
-start, posix_spawn = children._start_launcher, os.posix_spawn
-
-def stopped(_, arguments, *rest, **options):
-    # Stopping the launcher from here would be too late: it might already have its lock.
-    shell = ["sh", "-c", 'kill -STOP $$ && exec "$@"', "sh", *arguments]
-    return posix_spawn("/bin/sh", shell, *rest, **options)
-
-def start_and_die(order):
-    with mock.patch.object(os, "posix_spawn", stopped):
-        pid, _ = start(order)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
-    print(pid, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-with mock.patch.object(children, "_start_launcher", start_and_die):
-    trio.run(spawn, sys.argv[1], "one", ["touch", sys.argv[2]], {"PATH": "/usr/bin:/bin"}, 7)
-"""
-
 
 class Fleet:
     """A folder of instances, a fifo to which their commands can write, and engines in other processes."""
