@@ -18,12 +18,11 @@ from headway.api import of_call
 from headway.client import Client
 from headway.errors import RateLimited
 from headway.events import CallLimited, LeaseDelayed, LeaseEnded, Reconciled, StreamEnded
-from headway.rpc import Channel
+from headway.rpc import Channel, PassingChannel
 from headway.run import deletions_since
 from headway.service import WATCH_LIST
 from headway.storage import MemoryBackend
 from headway.subscribing import SUBSCRIBE
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.plain_types import Team
 
 SECONDS = 40.0

@@ -24,12 +24,11 @@ from headway.errors import (
     Unavailable,
 )
 from headway.resource import FINALIZERS, pb
-from headway.rpc import Channel
+from headway.rpc import Channel, PassingChannel
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import NOTE, Note, a_note, registry
 from tests.helpers.heard_writes import Heard
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.service_errors import failed
 
 LOST = failed(Status.UNAVAILABLE, "connection lost")

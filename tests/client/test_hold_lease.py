@@ -19,11 +19,10 @@ import headway
 from headway import HeldLease, events, hold_lease
 from headway.client import LeaseClient
 from headway.errors import InvalidArgument, LeaseLost, PermissionDenied, Unavailable
-from headway.rpc import InProcessChannel
+from headway.rpc import InProcessChannel, PassingChannel
 from headway.service import LeaseService
 from headway.storage import Fence, FenceLowered, MemoryBackend
 from headway.testing.conformance import put, thing
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.service_errors import failed
 
 NAME, TTL = "staff/reports", 15.0

@@ -9,9 +9,9 @@ from typing import Any
 from grpclib.const import Status
 from typing_extensions import override
 
-from headway.rpc import Channel
+from headway.rpc import Channel, PassingChannel
 from headway.subscription import Commits
-from tests.helpers.passing_channel import PassingChannel, taking
+from tests.helpers.items import taking
 from tests.helpers.service_errors import failed
 
 

@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from headway.protobuf import copy_message
 from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, ScopeConfirmed, SnapshotChunk, StreamItem, pb
-from headway.rpc import Channel
+from headway.rpc import Channel, PassingChannel
 from headway.service import WATCH_LIST
-from tests.helpers.passing_channel import PassingChannel, taking
+from tests.helpers.items import taking
 
 
 class Lie:

@@ -12,7 +12,7 @@ import trio
 from headway.resource import Position, StreamItem, position
 from headway.rpc import Metadata
 from headway.service import WATCH_LIST
-from tests.helpers.passing_channel import Items
+from tests.helpers.items import Items
 
 Reply = TypeVar("Reply")
 

@@ -14,7 +14,7 @@ import trio
 import headway
 from headway.api import Call, DeadlineExceeded
 from headway.errors import NotFound
-from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _listening, _offered
+from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _app, _offered
 from headway.http._bounds import HeldReply
 from tests.helpers.wrapped_services import WrappedServices, answering
 from tests.http.kit import ALL_TEAMS, CORE, NO_CERTIFICATES, TEAM, TEAMS, Api, allowing, serving
@@ -181,7 +181,7 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
 async def test_hostile_bytes_end_only_their_own_connection(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The peer may have left before the answer, too."""
     # A stranger who leaves its answers unread would otherwise delay the end of the server by five seconds.
-    monkeypatch.setattr(_listening, "_GRACE", 0.05)
+    monkeypatch.setattr(_app, "_GRACE", 0.05)
     async with serving() as api:
         with trio.fail_after(30):
             for leaves in (True, False):

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from headway.api import Call
-from headway.http import Bounds, Offered, RequestLimits, _listening, open_http
+from headway.http import Bounds, Offered, RequestLimits, _app, open_http
 from headway.rpc import Services
 from headway.service import ResourceService, StoreService, TypesService
 from headway.storage import MemoryBackend
@@ -97,7 +97,7 @@ async def test_canceled_server_ends_its_watches_before_what_its_block_holds() ->
 
 async def test_server_closes_the_connection_of_a_watch_that_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """So its end does not take the whole grace period because a client keeps its connection open."""
-    monkeypatch.setattr(_listening, "_GRACE", 20.0)
+    monkeypatch.setattr(_app, "_GRACE", 20.0)
     got, stopped = b"", 0.0
     with trio.fail_after(30):
         async with AsyncExitStack() as stack:

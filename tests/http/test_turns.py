@@ -11,8 +11,8 @@ from h11._receivebuffer import ReceiveBuffer
 from trio.testing import wait_all_tasks_blocked
 
 from headway.http import Bounds
+from headway.http._handshake import InputTurns
 from headway.http._server import App, Message, Receive, Send
-from headway.http._turns import InputTurns
 from tests.http.test_connections import from_host, served
 
 GET = b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n"

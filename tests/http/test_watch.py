@@ -134,7 +134,7 @@ async def test_browser_resumes_after_the_last_event() -> None:
 
 async def _compacted(api: Api) -> str:
     """Return a position after which the history is no longer kept."""
-    from headway.http._position_text import position_of, position_text
+    from headway.http._watch import position_of, position_text
 
     text = (await api.http.get(TEAMS)).json()["position"]
     return position_text(position_of(text)._replace(session="another"))

@@ -18,7 +18,7 @@ FETCH_MUTANTS = (
     ),
     Mutant(
         "a shared fetch is not shared",
-        "notify/_answers.py",
+        "notify/_fetches.py",
         "answer = self._answers.get(key)",
         "answer = self._answers.get(key) and None",
         _FETCHES,

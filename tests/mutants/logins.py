@@ -42,7 +42,7 @@ LOGIN_MUTANTS = (
     ),
     Mutant(
         "keys that the issuer has withdrawn are used on",
-        "access/_key_keeper.py",
+        "access/_key_sources.py",
         "isinstance(error, KeysWithdrawn) and ring.drop()",
         "False",
         _KEEPER,
@@ -154,7 +154,7 @@ LOGIN_MUTANTS = (
     ),
     Mutant(
         "verified logins are kept when keys change",
-        "access/_key_keeper.py",
+        "access/_key_sources.py",
         "        self._authorizer.logins.forget()\n",
         "",
         _KEEPER,

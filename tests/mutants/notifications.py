@@ -235,7 +235,7 @@ NOTIFICATION_MUTANTS = (
     # --- facts of Consul's views ---
     Mutant(
         "P-4: each handle has an answer of its own",
-        "notify/_answers.py",
+        "notify/_fetches.py",
         "answer = self._answers.get(key)",
         "answer = hash(key) and None",
         _UPDATES,

@@ -154,7 +154,7 @@ HTTP_MUTANTS = (
     ),
     Mutant(
         "http: connections take no turns",
-        "http/_turns.py",
+        "http/_handshake.py",
         "        if not self._taken:\n            self._taken = True\n",
         "        if True:\n            return\n",
         _TURNS,
@@ -248,7 +248,7 @@ HTTP_MUTANTS = (
     ),
     Mutant(
         "http: a stopping server closes its watches without a word",
-        "http/_listening.py",
+        "http/_app.py",
         "        app.shares.stop()\n",
         "",
         _WATCH,

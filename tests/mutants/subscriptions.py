@@ -15,7 +15,7 @@ _END = "subscribing/test_subscription_end.py"
 SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a commit is handed out before all watches have reached it",
-        "subscription/_commits.py",
+        "subscription/_items.py",
         "return min(self._frontiers)\n\n    def lowest",
         "return max(self._frontiers)\n\n    def lowest",
         _SERVICE,
@@ -23,7 +23,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a subscription reads the watch that is ahead",
-        "subscription/_commits.py",
+        "subscription/_items.py",
         "return self._frontiers.index(min(self._frontiers))",
         "return self._frontiers.index(max(self._frontiers))",
         _COMMITS,
@@ -174,7 +174,7 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "commits come in the wrong order",
-        "subscription/_commits.py",
+        "subscription/_items.py",
         "for revision in sorted(self._pending)",
         "for revision in sorted(self._pending, reverse=True)",
         _COMMITS,

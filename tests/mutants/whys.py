@@ -17,7 +17,7 @@ _SECRETS = "reconcile/test_secret_reads.py"
 WHY_MUTANTS = (
     Mutant(
         "the journal grows without bound",
-        "journal/_ring.py",
+        "journal/_journal.py",
         "while self._size > self.limit:",
         "while False:",
         _JOURNAL,

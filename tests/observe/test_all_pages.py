@@ -8,7 +8,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from headway.observe import AllPages, Metrics, PageResponse, Pages, ProcessState
-from headway.observe._all_pages import joined_metrics
+from headway.observe._pages import joined_metrics
 from headway.run import ControllerStatus
 from headway.storage import StoreProblem
 from tests.http.kit import NO_CERTIFICATES

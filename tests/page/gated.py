@@ -10,7 +10,8 @@ import trio
 from typing_extensions import override
 
 from headway.resource import ResourceType, SnapshotChunk
-from tests.helpers.passing_channel import PassingChannel, taking
+from headway.rpc import PassingChannel
+from tests.helpers.items import taking
 
 
 class GatedSnapshots(PassingChannel):

@@ -19,9 +19,8 @@ from headway.peering import PEERING, Peering, PeerLimits, Role
 from headway.peering._hub import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded
 from headway.peering.links import RARELY, TOLD, Dialer, Importer, open_importer
 from headway.peering.stream import Work
-from headway.rpc import Channel
+from headway.rpc import Channel, PassingChannel
 from headway.storage import Operation
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.resources import TEAM
 from tests.peering.link_kit import Message, Pair, Side, eventually, exported, open_pair, open_side, raw_peer
 

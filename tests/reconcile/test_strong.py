@@ -12,7 +12,7 @@ from typing_extensions import override
 import headway
 from headway import testing
 from headway.events import ignore
-from tests.helpers.passing_channel import PassingChannel
+from headway.rpc import PassingChannel
 from tests.helpers.plain_types import Note
 
 

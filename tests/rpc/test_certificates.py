@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from headway import rpc
-from headway.rpc._certificates import validity_problem
+from headway.rpc._tls import validity_problem
 from tests.helpers.secret_files import write_secret
 
 DAY = datetime.timedelta(days=1)

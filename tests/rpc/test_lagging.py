@@ -165,7 +165,7 @@ async def test_lag_hint_passes_through_wrapping_channels(autojump_clock: MockClo
     backend = MemoryBackend()
     inner = Recording(ResourceService(backend, app.registry), StoreService(backend, app.registry))
     script = ScriptedChannel()
-    channel = rpc.CopyingChannel(script.over(inner), lambda item: item)
+    channel = script.over(inner)
     client = Client(inner, app.registry)
     reported: list[object] = []
     informer = Informer(THING, reported.append)

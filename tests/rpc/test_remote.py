@@ -23,7 +23,7 @@ from headway.reconcile import Gate
 from headway.resource import Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
 from headway.run import EveryKey, Owed, Run, Supervisor
-from headway.service import WATCH_LIST, copied
+from headway.service import WATCH_LIST
 from tests.helpers.service_errors import status_of
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, Served, Text, app, served
 
@@ -219,13 +219,12 @@ async def test_another_connection_is_opened_before_streams_run_out() -> None:
 
 
 async def test_one_registry_serves_every_interface() -> None:
-    """The interfaces are: in process without copying, in process with copying, and over the network."""
+    """In process, the objects are shared. Over the network, each caller has its own."""
     async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as remote:
         shared = rpc.InProcessChannel(it.services)
-        copying = rpc.CopyingChannel(shared, copied)
         await Client(shared, app.registry).write(THING.new("a", Text(text="1")))
-        assert (shared.knows_outcomes, copying.knows_outcomes, remote.knows_outcomes) == (True, True, False)
-        channels: list[rpc.Channel] = [shared, copying, remote]
+        assert (shared.knows_outcomes, remote.knows_outcomes) == (True, False)
+        channels: list[rpc.Channel] = [shared, remote]
         seen: list[pb.Resource] = []
         for channel in channels:
             async with channel.stream(WATCH_LIST, _everything()) as items:
@@ -237,11 +236,10 @@ async def test_one_registry_serves_every_interface() -> None:
         again = await shared.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
         assert again.resource is seen[0]
         assert seen[1] is not seen[0]
-        assert seen[0] == seen[1] == seen[2]
-        for channel in (copying, remote):
-            mine = await channel.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
-            assert mine.resource is not None
-            mine.resource.metadata["changed"] = "yes"
+        assert seen[0] == seen[1]
+        mine = await remote.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
+        assert mine.resource is not None
+        mine.resource.metadata["changed"] = "yes"
         assert "changed" not in seen[0].metadata
 
 

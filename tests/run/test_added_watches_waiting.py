@@ -17,7 +17,7 @@ from headway.resource import EndOfSnapshot, Kind
 from headway.service import WATCH_LIST
 from headway.testing import ScriptedChannel
 from tests.helpers.added_watches import runs, watch_accounts, write_account
-from tests.helpers.passing_channel import taking
+from tests.helpers.items import taking
 from tests.helpers.resources import Account
 from tests.helpers.service_errors import failed
 from tests.helpers.staff import Staff

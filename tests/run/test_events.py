@@ -18,12 +18,11 @@ from headway.client import events_of
 from headway.engine import combine_apps
 from headway.errors import InvalidArgument
 from headway.resource import EVENT, MOST_EVENTS, Resource, event_id
-from headway.rpc import Channel, InProcessChannel
+from headway.rpc import Channel, InProcessChannel, PassingChannel
 from headway.run import EventRecorder, _events
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.why import sentences
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.service_errors import failed
 

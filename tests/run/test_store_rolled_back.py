@@ -14,11 +14,10 @@ import headway
 from headway import events, testing
 from headway.client import Client
 from headway.errors import LeaseLost, StoreChanged, StoreRolledBack
-from headway.rpc import Channel, InProcessChannel
+from headway.rpc import Channel, InProcessChannel, PassingChannel
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.pools import Pool
 
 
@@ -83,7 +82,7 @@ async def rolled_back(*, streams_break: bool = True) -> AsyncIterator[RolledBack
         assert set(seen[-1]) == {"old", "newer", "newest"}
         assert not engine.accept_store()
 
-        switches[0].inner = elsewhere
+        switches[0].over(elsewhere)
         if streams_break:
             script.drop(pool)
         else:

@@ -15,11 +15,10 @@ from headway.cache import Applied
 from headway.client import LeaseClient
 from headway.errors import LeaseLost, NotHeadway
 from headway.events import LeaseAwaited, LeaseTaken, RunEnded
-from headway.rpc import InProcessChannel
+from headway.rpc import InProcessChannel, PassingChannel
 from headway.run import ControllerStatus, Leading, Owed, Run, Supervisor, restart_delay
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
-from tests.helpers.passing_channel import PassingChannel
 from tests.helpers.pools import SourceFailed
 from tests.helpers.resources import TEAM, key, stored
 from tests.helpers.rig import Rig

@@ -13,12 +13,11 @@ from typing_extensions import override
 from headway.client import open_watch_list
 from headway.protobuf import encode
 from headway.resource import Bookmark, Changes, EndOfSnapshot, ScopeConfirmed, SnapshotChunk, pb, position
-from headway.rpc import InProcessChannel
+from headway.rpc import InProcessChannel, PassingChannel
 from headway.service import ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, Note, a_note, a_type, id_of, registry
-from tests.helpers.passing_channel import PassingChannel
 from tests.service.test_access import Guard
 
 GOLD = "tier=gold"

@@ -11,7 +11,7 @@ import headway
 from headway.errors import AlreadyExists
 from headway.testing import simulation
 from headway.testing.simulation import faults
-from headway.testing.simulation.oracles._compared_outside import _is_like
+from headway.testing.simulation.oracles._compared import _is_like
 from tests.helpers.corpus.staff import Account, Team
 
 Body = Callable[[headway.Runtime, Any, Any, Any], Any]

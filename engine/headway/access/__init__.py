@@ -10,11 +10,11 @@ A service without a guard trusts its callers, as the in-process one does. A serv
 denies everything.
 
 Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store; everything
-that no rule allows is denied; nothing blocks. Only `_file.py` and `_key_sources.py` do I/O, and only `new_token` uses
-randomness.
+that no rule allows is denied; nothing blocks. Only `_document.py` and `_key_sources.py` do I/O, and only `new_token`
+uses randomness.
 
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together. A login goes through `_jwt_text.py`,
-`_login.py` and `_logins.py`, and `_key_keeper.py` is the task that keeps the keys.
+`_login.py` and `_logins.py`, and `_key_sources.py` has the task that keeps the keys.
 `_limits.py` declares limits on how often callers may call, and `_limiter.py` keeps them.
 """
 
@@ -46,26 +46,25 @@ from headway.access._tokens import new_token as new_token
 from headway.base import imported_later
 
 if TYPE_CHECKING:
+    from headway.access._document import add_token as add_token
     from headway.access._document import entry as entry
+    from headway.access._document import load_access as load_access
     from headway.access._document import read_access as read_access
-    from headway.access._file import add_token as add_token
-    from headway.access._file import load_access as load_access
     from headway.access._issuers import ALGORITHMS as ALGORITHMS
     from headway.access._issuers import Binding as Binding
     from headway.access._issuers import Issuer as Issuer
     from headway.access._jwks import Keys as Keys
     from headway.access._jwks import read_keys as read_keys
-    from headway.access._key_keeper import keep_keys as keep_keys
+    from headway.access._key_sources import keep_keys as keep_keys
     from headway.access._serving import start_guard as start_guard
 
 # Imported on first use, to keep `import headway` light: only a server with access control needs them.
 _LATER = {
-    "_document": "entry read_access",
-    "_file": "add_token load_access",
+    "_document": "add_token entry load_access read_access",
+    "_serving": "start_guard",
     "_issuers": "ALGORITHMS Binding Issuer",
     "_jwks": "Keys read_keys",
-    "_key_keeper": "keep_keys",
-    "_serving": "start_guard",
+    "_key_sources": "keep_keys",
 }
 
 __getattr__ = imported_later(__name__, _LATER)

@@ -10,7 +10,7 @@ import trio
 from headway.access._audit import Audit
 from headway.access._authorizer import Authorizer
 from headway.access._guard import Guarded
-from headway.access._key_keeper import keep_keys
+from headway.access._key_sources import keep_keys
 from headway.events import Report
 from headway.resource import Registry
 

@@ -33,7 +33,7 @@ from headway.api._calls import (
     not_served,
     of_call,
 )
-from headway.api._channel import Channel, Lagging, Metadata, timeout_of
+from headway.api._channel import Channel, Lagging, Metadata, PassingChannel, timeout_of
 from headway.api._limited_waits import LimitedWaits, ended_a_wait, spread
 from headway.api._methods import Api, Cardinality, Duplex, Handler, Method, Stream, method, stream
 from headway.api._refusals import (
@@ -100,6 +100,7 @@ __all__ = [
     "NotServed",
     "NothingWritten",
     "ObserveApi",
+    "PassingChannel",
     "Peer",
     "ProgramFailed",
     "ProgramFailedLate",

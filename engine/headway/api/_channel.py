@@ -1,11 +1,13 @@
-"""The protocol of channels: what reaches the services of a process, by the paths of their methods."""
+"""Channels: what reaches the services of a process, by the paths of their methods."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
+
+from typing_extensions import override
 
 Metadata = Mapping[str, str]
 Reply = TypeVar("Reply")
@@ -52,3 +54,48 @@ def timeout_of(channel: object) -> float:
     """Return the timeout of the channel's calls in seconds. Within a process they have none: it is infinity."""
     seconds: float = getattr(channel, "timeout", math.inf)
     return seconds
+
+
+class PassingChannel(Channel):
+    """A channel over another one, which passes everything on. A subclass changes what it is about.
+
+    Attributes:
+        remote: True if a call that fails may have had an effect, as over a network.
+    """
+
+    remote = False
+    _inner: Channel
+
+    def __init__(self, inner: Channel | None = None) -> None:
+        if inner is not None:
+            self._inner = inner
+
+    def over(self, inner: Channel) -> Self:
+        """Put this channel over another one, and return it."""
+        self._inner = inner
+        return self
+
+    @property
+    def inner(self) -> Channel:
+        """The channel below."""
+        return self._inner
+
+    @property
+    @override
+    def knows_outcomes(self) -> bool:
+        return not self.remote and self.inner.knows_outcomes
+
+    @property
+    def timeout(self) -> float:
+        """The timeout of the inner channel's calls."""
+        return timeout_of(self.inner)
+
+    @override
+    async def unary(self, path: str, request: Any, reply_type: type[Any], *, metadata: Metadata | None = None) -> Any:
+        return await self.inner.unary(path, request, reply_type, metadata=metadata)
+
+    @override
+    def stream(
+        self, path: str, request: Any, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self.inner.stream(path, request, metadata=metadata)

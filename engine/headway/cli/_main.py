@@ -161,7 +161,7 @@ def main(
     """
     # Imported here, because help doesn't need it.
     from headway.cli._connection import Target
-    from headway.cli._leaving import end_at_signals
+    from headway.cli._running import end_at_signals
 
     end_at_signals()
     secure = tls or tls_authority is not None or tls_certificate is not None

@@ -1,7 +1,8 @@
-"""The commands that read, follow and delete resources: get, list, watch, wait, status and delete."""
+"""The commands that read, follow and delete resources: get, list, watch, wait, status and delete; also of topics."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -27,12 +28,12 @@ from headway.cli._output import (
     warn_undecodable,
 )
 from headway.cli._running import Usage
-from headway.cli._topics import event_text, find_subject
 from headway.cli._waiting import wait_for
 from headway.client import Deleted, Subject, Upserted
 from headway.errors import HeadwayError, StoreChanged
-from headway.resource import Resource, readable_time, redacted_resource
-from headway.subscribing import BEGIN_ANEW
+from headway.protobuf import redacted
+from headway.resource import DescribedTopic, Resource, readable_time, redacted_resource
+from headway.subscribing import BEGIN_ANEW, Published
 from headway.subscription import Topic
 
 STATUS_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
@@ -240,3 +241,47 @@ async def delete(connection: Connection, type: str, name: str, partition: str, n
     else:
         held = ", ".join(sorted(left.finalizers))
         click.echo(f"{resource.id} marked for deletion; it is held by {held}")
+
+
+def find_subject(written: str, partition: str, namespace: str, prefix: str, connection: Connection) -> Subject:
+    """Return a type in a tenancy, a topic such as ``rates``, or one of its subjects, such as ``rates/EUR``.
+
+    A type comes before a topic of the same name. Raises Usage.
+    """
+    name, slash, subject = written.partition("/")
+    topics = [topic for topic in connection.topics if topic.name == name]
+    try:
+        type = find_listed(written, partition, namespace, prefix, connection.registry)
+    except Usage:
+        if not topics:
+            raise
+    else:
+        return Subject(type, partition=partition, namespace=namespace, name_prefix=prefix)
+    if (partition, namespace, prefix) != ("*", "*", ""):
+        raise Usage(f"{written} is a topic, which has no --partition, --namespace or --prefix: leave them out")
+    if slash and not subject:
+        raise Usage(f"{written} has no subject: give one, such as {name}/EUR, or leave out the slash")
+    if not subject and not topics[0].wildcard:
+        raise Usage(f"topic {name} has no wildcard: name one of its subjects, such as {name}/EUR")
+    return Subject(_declared(topics[0]), subject)
+
+
+def _declared(topic: DescribedTopic) -> Topic[Any]:
+    # The snapshot is the server's.
+    return Topic(topic.name, topic.payload, lambda _: {}, wildcard=topic.wildcard)
+
+
+def event_text(happened: str, event: Published, output: Output) -> str:
+    """Return an event of a topic as the output of `headway watch`."""
+    # Imported here, because it is slow to import.
+    from headway.manifest import as_object, as_yaml
+
+    data = event.data
+    value = base64.b64encode(data).decode() if isinstance(data, bytes) else as_object(redacted(data))
+    shown = {"event": happened, "topic": event.topic.name, "subject": event.subject, "data": value}
+    if output == "json":
+        return json_text(shown)
+    if output == "yaml":
+        del shown["event"]
+        return f"--- # {happened}\n{as_yaml(shown)}".rstrip("\n")
+    return f"{event.topic.name:16} {happened:8} {plain(event.subject):32} {json_text(value)}"

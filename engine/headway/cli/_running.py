@@ -1,4 +1,4 @@
-"""Run the function of a command: its exit codes, its errors on stderr, its signals, and its standard streams."""
+"""Run the function of a command: its exit codes, its errors on stderr, its signals, its streams, and its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import errno
 import os
 import signal
 import sys
+import threading
+import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +20,7 @@ import click
 import trio
 
 from headway.api import exit_of
-from headway.base import Output, only_error, plain
-from headway.cli._leaving import leave_within
+from headway.base import Output, only_error, plain, say
 from headway.engine import ShutdownWatch
 from headway.errors import HeadwayError, ManifestError
 from headway.events import ignore
@@ -298,3 +300,35 @@ class LastingOutput:
         os.close(null)
         self._output.close()
         self._output = Output(self._number)
+
+
+HARD_EXIT = 70
+"""The exit code of a server that received a signal to stop, but that something blocked."""
+
+
+def end_at_signals() -> None:
+    """Let SIGTERM end the first process of a container, such as during the import of an app, as it ends any other."""
+    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def leave_within(seconds: float, bound: float) -> None:
+    """End the process with HARD_EXIT if Python has not ended it after this many seconds. Further signals do nothing.
+
+    Args:
+        bound: the seconds since the first signal after which that will be.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_leave, args=(seconds, bound), name="headway exit", daemon=True).start()
+
+
+def _leave(seconds: float, bound: float) -> None:
+    time.sleep(max(seconds, 0.0))
+    main = threading.main_thread()
+    waited_for = [each for each in threading.enumerate() if not each.daemon and each is not main]
+    for each in waited_for or [main]:
+        frame = None if each.ident is None else sys._current_frames().get(each.ident)
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        say(f"thread {each.name} has not ended within {bound:g} s of the start of the shutdown:\n{stack}")
+    os._exit(HARD_EXIT)

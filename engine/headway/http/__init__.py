@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headway.http._app import Endpoint as Endpoint
     from headway.http._app import Further as Further
     from headway.http._app import Verb as Verb
+    from headway.http._app import open_http as open_http
     from headway.http._bounds import Shares as Shares
     from headway.http._call import ServedCall as ServedCall
     from headway.http._call import resources_in as resources_in
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from headway.http._document import json_steps as json_steps
     from headway.http._document import object_of as object_of
     from headway.http._document import resource_steps as resource_steps
-    from headway.http._listening import open_http as open_http
     from headway.http._offered import Exchange as Exchange
     from headway.http._offered import Offered as Offered
     from headway.http._query import Query as Query
@@ -48,11 +48,10 @@ if TYPE_CHECKING:
 # Imported on first use: most programs serve no HTTP, and the libraries are extras.
 _LATER = {
     "_answer": "HEADERS answer refused",
-    "_app": "Endpoint Further Verb",
+    "_app": "Endpoint Further Verb open_http",
     "_bounds": "Shares",
     "_call": "ServedCall resources_in",
     "_document": "json_bytes json_steps object_of resource_steps",
-    "_listening": "open_http",
     "_offered": "Exchange Offered",
     "_query": "Query",
     "_server": "HttpServer listener listening_at",

@@ -13,10 +13,9 @@ from headway.http._answer import InPieces
 from headway.http._call import resources_in
 from headway.http._document import json_bytes, json_steps, resource_steps
 from headway.http._offered import Exchange
-from headway.http._position_text import position_of, position_text
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal
-from headway.http._watch import Watched, WatchResponse
+from headway.http._watch import Watched, WatchResponse, position_of, position_text
 from headway.protobuf import decode
 from headway.resource import ResourceType, pb, position
 from headway.rpc import Encoded

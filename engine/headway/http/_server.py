@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import ssl
 from collections import Counter
@@ -26,10 +27,8 @@ from hypercorn.utils import wrap_app
 from headway.base import silence_in_forked_child
 from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
-from headway.http._handshake import Input, handshaken
+from headway.http._handshake import Input, InputTurns, handshaken
 from headway.http._http1 import Http1Server, Turn
-from headway.http._request_line import with_target
-from headway.http._turns import InputTurns
 from headway.rpc import peer_of
 
 Message = MutableMapping[str, Any]
@@ -348,3 +347,24 @@ def listening_at(bound: socket.socket) -> str:
     """Return the address of a listening socket, with its actual port."""
     host, port = bound.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# A client of a proxy names the whole address (RFC 9112, section 3.2.2).
+_ABSOLUTE = re.compile(rb"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def with_target(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return the scope of a request whose path is as the client has sent it, without a scheme and a host.
+
+    Hypercorn decodes the path. Two targets would then be one path, such as ``/a%2fb`` and ``/a/b``, and a rule of a
+    proxy in front of the server would miss one of them. The parts of a target that may be encoded are decoded when they
+    have been found.
+
+    A host in the target takes the place of the header, as RFC 9112 requires.
+    """
+    raw: bytes = scope["raw_path"]
+    headers = scope["headers"]
+    if (absolute := _ABSOLUTE.match(raw)) is not None:
+        host, raw = absolute[1], absolute[2] or b"/"
+        headers = [(b"host", host), *((name, value) for name, value in headers if name != b"host")]
+    return {**scope, "path": raw.decode("ascii"), "raw_path": raw, "headers": headers}

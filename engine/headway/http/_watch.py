@@ -6,6 +6,8 @@ of that for the server's `Bounds.stall`, its connection is closed.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -16,14 +18,14 @@ from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
 from headway.base import Steps, finished
-from headway.errors import HistoryCompacted, StoreChanged
+from headway.errors import HistoryCompacted, PayloadError, StoreChanged
 from headway.http._answer import HEADERS, refused, send_pieces
 from headway.http._bounds import HeldReply
 from headway.http._call import ServedCall
 from headway.http._document import json_steps, resource_steps
 from headway.http._offered import Exchange
-from headway.http._position_text import position_text
-from headway.http._refusal import HttpRefusal
+from headway.http._refusal import HttpRefusal, invalid
+from headway.protobuf import decode, encode
 from headway.resource import (
     Bookmark,
     Changes,
@@ -34,6 +36,8 @@ from headway.resource import (
     SnapshotChunk,
     StreamItem,
     pb,
+    position,
+    quoted,
 )
 from headway.service import WATCH_LIST
 
@@ -240,3 +244,25 @@ class _Sent:
 
 def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+_LONGEST = 1024
+
+
+def position_text(here: Position) -> str:
+    """Return a position as a text for URLs and headers."""
+    return base64.urlsafe_b64encode(encode(here.message())).decode().rstrip("=")
+
+
+def position_of(text: str) -> Position:
+    """Return the position of a text. Raises HttpRefusal (400) for any other text."""
+    try:
+        if len(text) > _LONGEST or not text.isascii():
+            raise ValueError
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        here = position(decode(pb.Position, data))
+    except (binascii.Error, ValueError, PayloadError):
+        here = None
+    if here is None or not here.store_id:
+        raise invalid(f"position {quoted(text)} is invalid: use the position of an event, or of a list")
+    return here

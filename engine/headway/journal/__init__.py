@@ -1,7 +1,7 @@
 """The journal: a bounded record, in memory and if wanted in a file, of what each controller did and why.
 
-Nothing here affects what the engine does. `_entries.py` has the entries, and `_ring.py` bounds them. `_writes.py`
-records writes, `_journal.py` everything else, and `_file.py` writes both to a file.
+Nothing here affects what the engine does. `_entries.py` has the entries. `_writes.py` records writes, `_journal.py`
+everything else within its limit of memory, and `_file.py` writes both to a file.
 """
 
 from headway.journal._entries import Happened as Happened

@@ -16,8 +16,8 @@ The package `documents` parses the texts.
 
 from headway.errors import ManifestError as ManifestError
 from headway.errors import Problem as Problem
-from headway.manifest._changes import read_changes as read_changes
 from headway.manifest._content import Content as Content
+from headway.manifest._content import read_changes as read_changes
 from headway.manifest._content import read_content as read_content
 from headway.manifest._content import read_payload as read_payload
 from headway.manifest._document import load as load

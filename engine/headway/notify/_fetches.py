@@ -1,4 +1,5 @@
-"""Fetches: the calls of a program's functions whose results notifications keep up to date.
+"""Fetches: the calls of a program's functions whose results notifications keep up to date, and the answers of a cache's
+handles. Equal questions share one answer.
 
 Rules:
 1. A fetch runs while it has a handle, in one task. Closing the last handle cancels a call in progress.
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import trio
 
 from headway.base import chance, of_controller, only_error, repr_text
-from headway.errors import InvalidResult
+from headway.errors import InvalidArgument, InvalidResult
+from headway.notify._cuts import Cuts
 from headway.notify._handle import Answer, Handle
+from headway.notify._reads import Read
 from headway.notify._sources import BlockingQuery, Poll
 from headway.protobuf import equal
 from headway.resource import Position
@@ -232,3 +235,45 @@ def _are_equal(old: Any, new: Any) -> bool:
         return bool(old == new)
     except Exception:  # noqa: BLE001  # a program's class may raise anything; its handles then get the new value
         return False
+
+
+A = TypeVar("A", bound=Answer[Any])
+
+
+class Answers:
+    """The answers that have a handle.
+
+    Args:
+        nursery: runs the fetches.
+    """
+
+    def __init__(self, cuts: Cuts, nursery: trio.Nursery) -> None:
+        self._cuts = cuts
+        self._nursery = nursery
+        self._answers: dict[Hashable, Answer[Any]] = {}
+
+    def find(self, key: Hashable, make: Callable[[], A]) -> A:
+        """Return the answer to a question. Make it, and begin it, if the question is new.
+
+        Raises InvalidArgument for a question that is not hashable.
+        """
+        try:
+            answer = self._answers.get(key)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"the arguments of a handle must be hashable, because equal ones share: {error}"
+            ) from error
+        if answer is None:
+            answer = self._answers[key] = make()
+            if isinstance(answer, Fetch):
+                self._nursery.start_soon(answer.run, name=f"fetching {answer.name}")
+            elif isinstance(answer, Read):
+                self._cuts.add(answer)
+        return cast("A", answer)
+
+    def ended(self, answer: Answer[Any]) -> None:
+        """Forget an answer without handles."""
+        if self._answers.get(answer.key) is answer:
+            del self._answers[answer.key]
+            if isinstance(answer, Read):
+                self._cuts.end_read(answer)

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import trio
@@ -21,7 +22,6 @@ from headway.cache import CachedType, Informer, OnFailure, Subscription
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.informers import Informers
 from headway.notify._checks import Wanted
-from headway.notify._interruptions import Interruptions
 from headway.resource import TypeName
 
 SHOWN_FAILURES = 2
@@ -154,3 +154,49 @@ class Keeper:
         """End the subscriptions."""
         for subscription in self.subscriptions.values():
             subscription.close()
+
+
+@dataclass(slots=True)
+class Interruption:
+    """An interruption of a type's stream.
+
+    Attributes:
+        why: the reason that the last stream ended.
+        since: the time, on Trio's clock, at which the first one ended.
+        failures: the number of streams that have ended since the type was complete.
+    """
+
+    why: str
+    since: float
+    failures: int = 0
+
+
+class Interruptions:
+    """The interruptions of several types."""
+
+    def __init__(self) -> None:
+        self._present: dict[TypeName, Interruption] = {}
+        # The counts of the informer of each interrupted type, when they were last seen.
+        self._seen: dict[TypeName, tuple[int, int]] = {}
+
+    def note(self, type: TypeName, informer: Informer) -> Interruption | None:
+        """Note the state of a type's stream. Return the interruption, or None if there is none."""
+        present = self._present.get(type)
+        if informer.cut_off is not None:
+            why, since = informer.cut_off
+            if present is None:
+                present = self._present[type] = Interruption(why, since)
+                self._seen[type] = 0, informer.received
+            present.why = why
+            failures, received = self._seen[type]
+            # An informer counts anew once a stream has delivered something.
+            present.failures += informer.failures - (failures if informer.received == received else 0)
+            self._seen[type] = informer.failures, informer.received
+        elif present is not None and not (informer.store.primed and informer.store.gathered):
+            del self._present[type], self._seen[type]
+            present = None
+        return present
+
+    def of(self, type: TypeName) -> Interruption | None:
+        """Return the interruption of a type, as it was last noted."""
+        return self._present.get(type)

@@ -14,9 +14,9 @@ from headway.cache import CachedType, CacheOfTypes, Content, Informer, OnFailure
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
 from headway.informers import Informers
-from headway.notify._answers import Answers
 from headway.notify._checks import Wanted
 from headway.notify._cuts import Cuts
+from headway.notify._fetches import Answers
 from headway.notify._keeper import SHOWN_FAILURES, Keeper
 from headway.notify._status import CacheStatus
 from headway.notify._updates import Updates

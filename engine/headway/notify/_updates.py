@@ -21,9 +21,8 @@ from headway.base import (
 )
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
-from headway.notify._answers import Answers
 from headway.notify._cuts import Cuts
-from headway.notify._fetches import PollFetch, QueryFetch
+from headway.notify._fetches import Answers, PollFetch, QueryFetch
 from headway.notify._handle import Answer, Handle
 from headway.notify._reads import GetRead, IndexRead, ListRead
 from headway.notify._sources import BlockingQuery, Poll

@@ -3,16 +3,16 @@
 Nothing here affects what the engine does. Start with `_log.py`, then read `_metrics.py`.
 """
 
-from headway.observe._all_pages import PAGE as PAGE
-from headway.observe._all_pages import AllPages as AllPages
-from headway.observe._all_pages import PageRequest as PageRequest
-from headway.observe._all_pages import PageResponse as PageResponse
-from headway.observe._all_pages import PagesService as PagesService
-from headway.observe._all_pages import ProcessState as ProcessState
 from headway.observe._log import log_report as log_report
 from headway.observe._metrics import Metrics as Metrics
 from headway.observe._metrics import reports as reports
+from headway.observe._pages import PAGE as PAGE
+from headway.observe._pages import AllPages as AllPages
+from headway.observe._pages import PageRequest as PageRequest
+from headway.observe._pages import PageResponse as PageResponse
 from headway.observe._pages import Pages as Pages
+from headway.observe._pages import PagesService as PagesService
+from headway.observe._pages import ProcessState as ProcessState
 from headway.observe._pages import open_pages as open_pages
 from headway.observe._pages import serving_pages as serving_pages
 from headway.observe._pages import unready as unready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from headway.observe._readings import readings
+from headway.observe._states import readings
 from headway.quotas import QuotaUse
 from headway.run import ControllerStatus
 

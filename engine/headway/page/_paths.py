@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from importlib.resources import files
 from typing import Any
 
 import trio
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -16,6 +19,7 @@ from headway.api import Code
 from headway.base import in_slices
 from headway.errors import PermissionDenied
 from headway.http import (
+    HEADERS,
     Endpoint,
     Exchange,
     Further,
@@ -34,7 +38,6 @@ from headway.http import (
     put,
 )
 from headway.page._about import about, document, relatives
-from headway.page._assets import INDEX, Assets
 from headway.page._events import Emit, EventsResponse
 from headway.page._happened import EventSearch
 from headway.page._leases import leases
@@ -309,3 +312,49 @@ def _returning(message: Any) -> Callable[[], Awaitable[Any]]:
 
 async def _nothing() -> None:
     """Return the message of a request that has none."""
+
+
+_POLICY = (
+    *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"),
+    *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+    # No script can make markup of a text, even by mistake.
+    *("require-trusted-types-for 'script'", "trusted-types 'none'"),
+)
+_HEADERS: Mapping[str, str] = {
+    **HEADERS,
+    "cache-control": "no-cache",
+    "content-security-policy": "; ".join(_POLICY),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+}
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+INDEX = "index.html"
+
+
+class Assets:
+    """The files of the page by name."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[bytes, str, str]] = {}
+        for each in files("headway.page").joinpath("assets").iterdir():
+            kind = _TYPES.get(f".{each.name.rpartition('.')[2]}")
+            if kind is not None:
+                content = each.read_bytes()
+                self._files[each.name] = content, kind, f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+
+    def answer(self, name: str, request: Request) -> Response | None:
+        """Return the answer to a request for a file, or None if no file has this name."""
+        found = self._files.get(name)
+        if found is None:
+            return None
+        content, kind, tag = found
+        headers = {**_HEADERS, "etag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(None, 304, headers)
+        return Response(content, 200, headers, kind)

@@ -17,11 +17,11 @@ from headway.peering._client import generate_token as generate_token
 from headway.peering._dial import EXCHANGE as EXCHANGE
 from headway.peering._dial import exchange as exchange
 from headway.peering._dial import open_peer_channel as open_peer_channel
+from headway.peering._extension import PeerLinks as PeerLinks
 from headway.peering._extension import peering_app as peering_app
 from headway.peering._extension import peering_extension as peering_extension
 from headway.peering._host import PeeringHost as PeeringHost
 from headway.peering._partition import ensure_partition as ensure_partition
-from headway.peering._peer_links import PeerLinks as PeerLinks
 from headway.peering._secrets import SECRETS_KIND as SECRETS_KIND
 from headway.peering._secrets import SecretStore as SecretStore
 from headway.peering._service import PeeringService as PeeringService

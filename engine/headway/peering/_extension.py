@@ -1,13 +1,18 @@
-"""Peering as an extension of an engine."""
+"""Peering as an extension of an engine, and its seam to the network: a test may put links of its own there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from headway._gen.headway.peering.v1 import Peering
+from headway.api import Handler
 from headway.builtin import NAME
 from headway.controller import App
 from headway.engine import Extension, Host
 from headway.peering._host import PeeringHost
 from headway.peering._lifecycle import add_peerings
-from headway.peering._peer_links import PeerLinks
 from headway.peering._service import PeeringService
 from headway.peering._write_rules import PeeringRules
 from headway.peering.links import PeerStreamService, add_peer_streams
@@ -45,3 +50,15 @@ def peering_extension(host: Host, links: PeerLinks | None = None) -> Extension:
         open_services=[lambda _: streams],
         tasks=[report_rest] if host.network.listen else (),
     )
+
+
+class PeerLinks(Protocol):
+    """The links of one engine to other engines, in place of gRPC connections."""
+
+    def serve(self, handlers: Mapping[str, Handler]) -> Sequence[str]:
+        """Let other engines call these handlers, by path. Return the addresses for reaching them."""
+        ...
+
+    def open_channel(self, peering: Peering, **_: object) -> AbstractAsyncContextManager[Any]:
+        """Open a channel to the accepting side of a peering, with the methods ``unary`` and ``duplex``."""
+        ...

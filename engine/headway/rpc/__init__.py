@@ -11,6 +11,7 @@ from headway.api import TOKEN_HEADER as TOKEN_HEADER
 from headway.api import Channel as Channel
 from headway.api import Lagging as Lagging
 from headway.api import Metadata as Metadata
+from headway.api import PassingChannel as PassingChannel
 from headway.api import Token as Token
 from headway.api import timeout_of as timeout_of
 from headway.api import token_metadata as token_metadata
@@ -22,7 +23,6 @@ from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._addresses import plain_text_host as plain_text_host
 from headway.rpc._addresses import readable as readable
 from headway.rpc._admission import peer_of as peer_of
-from headway.rpc._channel import CopyingChannel as CopyingChannel
 from headway.rpc._channel import NotReached as NotReached
 from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import WithMetadata as WithMetadata
@@ -47,7 +47,6 @@ from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
-    from headway.rpc._certificates import certificate_problem as certificate_problem
     from headway.rpc._details import StatusDetails as StatusDetails
     from headway.rpc._details import details_in as details_in
     from headway.rpc._forward import open_forwarder as open_forwarder
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from headway.rpc._system import is_scarce as is_scarce
     from headway.rpc._system import reserve as reserve
     from headway.rpc._tls import ServerTls as ServerTls
+    from headway.rpc._tls import certificate_problem as certificate_problem
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import client_tls_of_text as client_tls_of_text
     from headway.rpc._tls import server_tls as server_tls
@@ -78,13 +78,12 @@ if TYPE_CHECKING:
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
 # `import headway` stays fast.
 _LATER = {
-    "_certificates": "certificate_problem",
     "_details": "StatusDetails details_in",
     "_forward": "open_forwarder",
     "_health": "Health HealthCheckRequest HealthCheckResponse",
     "_reflection": "DescribedFiles Reflection ServerReflectionRequest ServerReflectionResponse",
     "_system": "MemoryReturn free_descriptors is_scarce reserve",
-    "_tls": "ServerTls client_tls client_tls_of_text server_tls",
+    "_tls": "ServerTls certificate_problem client_tls client_tls_of_text server_tls",
     "client": "Admits CHANNEL_LIMITS Duplex RemoteChannel UnaryCalls open_channel",
     "server": "Server open_server",
 }

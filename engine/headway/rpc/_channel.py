@@ -1,4 +1,4 @@
-"""The protocol of channels, their errors, and the channels that wrap another one.
+"""The errors of channels, and a channel that adds metadata.
 
 Some errors mean that the call certainly had no effect. After any other error the outcome of the call is unknown: the
 status may come from a proxy, or the reply may have been lost after the server had handled the call.
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
-from headway.api import Channel, Metadata, timeout_of
+from headway.api import Channel, Metadata, PassingChannel
 
 Report = Callable[[str, BaseException], None]
 """A function that is called with the path of a method, or another name, and an unexpected exception."""
-
-Reply = TypeVar("Reply")
 
 NOT_BEGUN = "headway-not-begun"
 """The trailer by which our servers say that no handler received the request, so the call had no effect."""
@@ -134,22 +132,7 @@ class Compressed(GRPCError):
         super().__init__(Status.UNIMPLEMENTED, why)
 
 
-class _Wrapper(Channel):
-    def __init__(self, inner: Channel) -> None:
-        self._inner = inner
-
-    @property
-    @override
-    def knows_outcomes(self) -> bool:
-        return self._inner.knows_outcomes
-
-    @property
-    def timeout(self) -> float:
-        """The timeout of the inner channel's calls."""
-        return timeout_of(self._inner)
-
-
-class WithMetadata(_Wrapper):
+class WithMetadata(PassingChannel):
     """A wrapper around a channel that adds metadata to every call. A call's own metadata takes precedence."""
 
     def __init__(self, inner: Channel, metadata: Metadata) -> None:
@@ -158,52 +141,11 @@ class WithMetadata(_Wrapper):
         self._metadata = metadata
 
     @override
-    async def unary(
-        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
-        return await self._inner.unary(path, request, reply_type, metadata={**self._metadata, **(metadata or {})})
+    async def unary(self, path: str, request: Any, reply_type: type[Any], *, metadata: Metadata | None = None) -> Any:
+        return await self.inner.unary(path, request, reply_type, metadata={**self._metadata, **(metadata or {})})
 
     @override
     def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
+        self, path: str, request: Any, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._inner.stream(path, request, metadata={**self._metadata, **(metadata or {})})
-
-
-class CopyingChannel(_Wrapper):
-    """A wrapper around a channel that copies requests and replies.
-
-    Callers may modify replies, and requests that they have sent. ``copy`` is called with messages and with the items of
-    streams.
-    """
-
-    def __init__(self, channel: Channel, copy: Callable[[Any], Any]) -> None:
-        super().__init__(channel)
-        self._copy = copy
-
-    @override
-    async def unary(
-        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
-        reply: Reply = self._copy(await self._inner.unary(path, self._copy(request), reply_type, metadata=metadata))
-        return reply
-
-    @override
-    @asynccontextmanager
-    async def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AsyncIterator[AsyncIterator[Any]]:
-        async with self._inner.stream(path, self._copy(request), metadata=metadata) as items:
-            yield _Copies(items, self._copy)
-
-
-class _Copies:
-    def __init__(self, items: AsyncIterator[Any], copy: Callable[[Any], Any]) -> None:
-        self._items = items
-        self._copy = copy
-
-    def __aiter__(self) -> _Copies:
-        return self
-
-    async def __anext__(self) -> Any:
-        return self._copy(await self._items.__anext__())
+        return self.inner.stream(path, request, metadata={**self._metadata, **(metadata or {})})

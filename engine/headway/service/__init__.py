@@ -54,6 +54,5 @@ from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
-from headway.service._watch_wire import copied as copied
 from headway.service._watch_wire import event_content as event_content
 from headway.service._watch_wire import read_varint as read_varint

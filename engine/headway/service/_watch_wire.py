@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.base import joined
 from headway.errors import PayloadError
-from headway.protobuf import copy_message, decode, encode, varint
+from headway.protobuf import decode, encode, varint
 from headway.resource import (
     Bookmark,
     Change,
@@ -28,7 +28,6 @@ from headway.resource import (
 )
 from headway.rpc import PIECE, framed
 from headway.service._encodings import ResourceEncodings
-from headway.subscription import Commits, NewSnapshot, Reached, SnapshotComplete, SnapshotPart, SubscriptionEvent
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
 _REVISION, _MORE = b"\xa8\x06", b"\xb0\x06\x01"
@@ -204,24 +203,3 @@ def event_content(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | S
     if event.scoped is not None:
         return ScopeConfirmed(event.scoped.metadata_filter)
     return None
-
-
-def copied(sent: Any) -> Any:
-    """Return a copy of a message or a StreamItem that shares no mutable state with the original."""
-    if isinstance(sent, SnapshotChunk):
-        return SnapshotChunk([copy_message(resource) for resource in sent.resources])
-    if isinstance(sent, Changes):
-        return Changes([change._replace(resource=copy_message(change.resource)) for change in sent.changes])
-    if isinstance(sent, SnapshotPart):
-        return SnapshotPart([_copied_event(each) for each in sent.events])
-    if isinstance(sent, Commits):
-        return Commits([each._replace(events=[*map(_copied_event, each.events)]) for each in sent.commits])
-    # The others consist of values that cannot be modified.
-    values = EndOfSnapshot | Bookmark | ScopeConfirmed | SnapshotComplete | NewSnapshot | Reached
-    return sent if isinstance(sent, values) else copy_message(sent)
-
-
-def _copied_event(event: SubscriptionEvent) -> SubscriptionEvent:
-    if isinstance(event, Change):
-        return event._replace(resource=copy_message(event.resource))
-    return event._replace(data=copy_message(event.data))

@@ -4,8 +4,8 @@ Nothing here checks permissions or knows how an item travels. Read `_items.py` f
 `_topic.py`.
 """
 
-from headway.subscription._commits import CommitMerge as CommitMerge
 from headway.subscription._items import Commit as Commit
+from headway.subscription._items import CommitMerge as CommitMerge
 from headway.subscription._items import Commits as Commits
 from headway.subscription._items import NewSnapshot as NewSnapshot
 from headway.subscription._items import Reached as Reached
@@ -13,10 +13,10 @@ from headway.subscription._items import SnapshotComplete as SnapshotComplete
 from headway.subscription._items import SnapshotPart as SnapshotPart
 from headway.subscription._items import SubscriptionEvent as SubscriptionEvent
 from headway.subscription._items import SubscriptionItem as SubscriptionItem
+from headway.subscription._items import SubscriptionPosition as SubscriptionPosition
 from headway.subscription._items import TopicEvent as TopicEvent
-from headway.subscription._position import SubscriptionPosition as SubscriptionPosition
-from headway.subscription._position import TopicPosition as TopicPosition
-from headway.subscription._position import subscription_position as subscription_position
+from headway.subscription._items import TopicPosition as TopicPosition
+from headway.subscription._items import subscription_position as subscription_position
 from headway.subscription._topic import ANY_SUBJECT as ANY_SUBJECT
 from headway.subscription._topic import MAX_SUBJECT as MAX_SUBJECT
 from headway.subscription._topic import Topic as Topic

@@ -13,7 +13,9 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import trio
+from typing_extensions import override
 
+from headway.api import PassingChannel
 from headway.base import async_block
 from headway.client import Client
 from headway.controller import App, Definition
@@ -30,7 +32,6 @@ from headway.storage import Backend
 from headway.testing._engine import open_engine
 
 T = TypeVar("T", bound=Payload)
-Reply = TypeVar("Reply")
 
 What = Literal["write", "status", "delete"]
 _WRITES: dict[str, What] = {"Write": "write", "WriteStatus": "status", "Delete": "delete"}
@@ -313,21 +314,10 @@ class _StubReconciler:
         self.requests.append(request)
 
 
-class _Recorder:
+class _Recorder(PassingChannel):
     """A wrapper for a channel, used to record its writes."""
 
-    _inner: Channel
-
-    def __init__(self) -> None:
-        self._written: list[Written] | None = None
-
-    @property
-    def knows_outcomes(self) -> bool:
-        return self._inner.knows_outcomes
-
-    def over(self, inner: Channel) -> Channel:
-        self._inner = inner
-        return self
+    _written: list[Written] | None = None
 
     @contextmanager
     def recorded(self) -> Iterator[list[Written]]:
@@ -338,26 +328,19 @@ class _Recorder:
         finally:
             self._written = None
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
+    @override
+    async def unary(self, path: str, request: Any, reply_type: type[Any], *, metadata: Metadata | None = None) -> Any:
         what = _WRITES.get(path.rpartition("/")[2])
         if what is None or self._written is None:
-            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+            return await self.inner.unary(path, request, reply_type, metadata=metadata)
         noted = self._written
-        message: Any = request
         # The service may change the message.
-        sent = copy_message(message)
+        sent = copy_message(request)
         id = resource_id(sent.resource.id if what == "write" else sent.id)
         try:
-            reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
+            reply = await self.inner.unary(path, request, reply_type, metadata=metadata)
         except HeadwayError as error:
             noted.append(Written(what, id, sent, error))
             raise
         noted.append(Written(what, id, sent, None))
         return reply
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._inner.stream(path, request, metadata=metadata)

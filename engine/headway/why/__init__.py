@@ -35,6 +35,7 @@ from headway.why._attending import asker_of as asker_of
 from headway.why._elsewhere import Absent as Absent
 from headway.why._elsewhere import Elsewhere as Elsewhere
 from headway.why._extension import answering_extension as answering_extension
+from headway.why._extension import beside_siblings as beside_siblings
 from headway.why._extension import observer_of as observer_of
 from headway.why._extension import why_extension as why_extension
 from headway.why._host import ObserveHost as ObserveHost
@@ -47,7 +48,6 @@ from headway.why._service import ObservePermissions as ObservePermissions
 from headway.why._service import ObserveService as ObserveService
 from headway.why._service import QuestionDecoder as QuestionDecoder
 from headway.why._service import redacted as redacted
-from headway.why._siblings import beside_siblings as beside_siblings
 from headway.why.answers import attempts_text as attempts_text
 from headway.why.answers import cleaned as cleaned
 from headway.why.answers import id_of as id_of

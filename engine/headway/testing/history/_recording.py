@@ -6,12 +6,15 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
+from typing_extensions import override
+
+from headway.api import PassingChannel
 from headway.client import client_error
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, ScopeConfirmed, SnapshotChunk, pb, selected
-from headway.rpc import Channel, Metadata
+from headway.rpc import Metadata
 from headway.testing.history._facts import (
     BookmarkDelivered,
     ChangesDelivered,
@@ -26,13 +29,12 @@ from headway.testing.history._facts import (
     digest_of,
 )
 
-Reply = TypeVar("Reply")
 Record = Callable[[Fact], object]
 """A function that is called with each fact as it is seen. It must not block."""
 
 
-class RecordingChannel:
-    """An `rpc.Channel` over another one that records its watches, writes and reads as facts.
+class RecordingChannel(PassingChannel):
+    """A channel over another one that records its watches, writes and reads as facts.
 
         history = History()
         channel = RecordingChannel("web-1", history.add)
@@ -45,37 +47,25 @@ class RecordingChannel:
             clock.
     """
 
-    _inner: Channel
-
     def __init__(self, who: str, record: Record, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._who = who
         self._record = record
         self._clock = clock
         self._watches = 0
 
-    def over(self, inner: Channel) -> Channel:
-        """Put this channel over another one. Pass this method to `headway.testing.open_engine` as ``wrap_channel``."""
-        self._inner = inner
-        return self
-
-    @property
-    def knows_outcomes(self) -> bool:
-        """The value of the channel underneath."""
-        return self._inner.knows_outcomes
-
-    async def unary(
-        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
+    @override
+    async def unary(self, path: str, request: Any, reply_type: type[Any], *, metadata: Metadata | None = None) -> Any:
         """Pass a call on, and record it if it is a write or a read."""
         method = path.rpartition("/")[2]
         sent = self._clock()
         if method not in ("Write", "WriteStatus", "Delete", "Read"):
-            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+            return await self.inner.unary(path, request, reply_type, metadata=metadata)
         # Taken now, because the service may fill in fields.
         digest = digest_of(request.resource) if method == "Write" else ""
         id = request.resource.id if method == "Write" else request.id
         try:
-            reply: Any = await self._inner.unary(path, request, reply_type, metadata=metadata)
+            reply = await self.inner.unary(path, request, reply_type, metadata=metadata)
         except HeadwayError as error:
             if method != "Read":
                 self._wrote(id, request, sent, self._outcome(error), digest, None)
@@ -92,11 +82,10 @@ class RecordingChannel:
                 self._record(ReadAnswered(*answer))
         else:
             self._wrote(id, request, sent, "acknowledged", digest, reply)
-        answered: Reply = reply
-        return answered
+        return reply
 
     def _outcome(self, error: HeadwayError) -> str:
-        raised = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
+        raised = client_error(error, write=True, knows_outcomes=self.inner.knows_outcomes)
         return "unknown" if isinstance(raised, OutcomeUnknown) else "refused"
 
     def _wrote(self, id: pb.Id, request: Any, sent: float, outcome: str, digest: str, reply: Any) -> None:
@@ -114,6 +103,7 @@ class RecordingChannel:
             write = write._replace(revision=reply.position.revision, stored=stored)
         self._record(write)
 
+    @override
     def stream(
         self, path: str, request: Any, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
@@ -121,7 +111,7 @@ class RecordingChannel:
 
         A watch by metadata is recorded once the server has confirmed its filter. Its reader accepts nothing before.
         """
-        opened = self._inner.stream(path, request, metadata=metadata)
+        opened = self.inner.stream(path, request, metadata=metadata)
         if path.rpartition("/")[2] != "WatchList":
             return opened
         self._watches += 1
@@ -185,7 +175,3 @@ class _RecordedStream:
 def _place(id: pb.Id) -> tuple[Kind, Key]:
     type, tenancy = id.type or pb.Type(), id.tenancy or pb.Tenancy()
     return (type.group, type.kind), (tenancy.partition, tenancy.namespace, id.name)
-
-
-def _meets_the_protocol() -> Channel:
-    return RecordingChannel("", print)

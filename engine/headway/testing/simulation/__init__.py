@@ -5,14 +5,13 @@
 
 Start with `_explore.py`. A module or a package imports only those before it:
 
-    _fault_base, _peer_faults    the base of all faults; the faults of peerings
+    _fault_base                  the base of all faults, the schedules, and the faults of peerings
     faults, _trace               all faults of a plan; what happened in a run
     oracles                      the checks of runs
     plans, stories               the faults to try; the explanation of a run that failed
-    _spread                      the keys that each process has reconciled
     world                        the store, its server and the processes
-    _unawaited, _run             calls that are never awaited; one run, from its beginning to its end
-    _twins, _late                the demands that a correct program can meet; the right results at a later time
+    _run                         one run, from its beginning to its end
+    _twins                       what a correct program can do: runs whose disturbance is moved, and later runs
     _reference, _measure         one run without faults; all runs without faults
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """

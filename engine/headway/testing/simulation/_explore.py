@@ -21,10 +21,9 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import RESERVED_GROUPS, Kind, did_you_mean
 from headway.testing.simulation._measure import Measure
-from headway.testing.simulation._progress import Progress
 from headway.testing.simulation._reference import Refuted, noted, reference
 from headway.testing.simulation._run import run
-from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
+from headway.testing.simulation._trace import is_spread, reconciled_by
 from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
@@ -67,6 +66,42 @@ from headway.testing.simulation.plans import (
 from headway.testing.simulation.plans import pairs as pairs_of
 from headway.testing.simulation.stories import Explored, located
 from headway.testing.simulation.world import Beside, Invariant, MakeApp, Peer, Scenario, Setting
+
+_SALTS = ("", "a", "b", "c", "d", "e", "f", "g")
+"""The ends of processes' names to try, until each process has keys."""
+
+
+_PACE = 0.1
+"""The seconds between two updates, so that the terminal does not take longer than the runs."""
+
+
+class Progress:
+    """Shows how many runs are done, while the block is open and standard error is a terminal: with ``pytest -s``."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._next = 0.0
+        # A test runner replaces sys.stderr.
+        stream = sys.__stderr__
+        shows = stream is not None and stream.isatty() and os.environ.get("TERM") not in ("dumb", None)
+        self._stream = stream if shows else None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def show(self, done: int, plan: object) -> None:
+        """Show that as many runs are done, and which plan is next."""
+        if self._stream is not None and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _PACE
+            # Without a wrap, one return goes back to the beginning of the line.
+            width = os.get_terminal_size(self._stream.fileno()).columns - 1
+            self._stream.write(f"\r\x1b[K{f'{done} of {self._total} runs, now {plan}'[:width]}")
+            self._stream.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream is not None:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
 
 
 class ExploreSettings(TypedDict, total=False):
@@ -375,7 +410,7 @@ def _pauses(result: Result) -> list[float]:
 def _spread(setting: Setting) -> Setting:
     """Return the setting with names of processes that give each of them keys of sharded controllers."""
     if setting.processes > 1:
-        for salt in SALTS:
+        for salt in _SALTS:
             setting = dataclasses.replace(setting, salt=salt)
             if is_spread(reference(setting, Plan()).trace, setting.processes):
                 break

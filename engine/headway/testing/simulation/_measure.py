@@ -14,10 +14,10 @@ from headway.resource import Kind
 from headway.testing.simulation import _outside_api as api
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults, oracles
-from headway.testing.simulation._late import Late
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
 from headway.testing.simulation._trace import Committed, Step
+from headway.testing.simulation._twins import Late
 from headway.testing.simulation.faults import Plan
 from headway.testing.simulation.oracles import (
     Allowed,

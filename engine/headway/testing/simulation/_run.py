@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import linecache
 import math
 import random
-from collections.abc import Awaitable, Iterator, Sequence
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 import trio
 
@@ -19,7 +21,6 @@ from headway.errors import DeclarationError
 from headway.resource import RESERVED_GROUPS, Kind, pb
 from headway.testing.simulation import oracles
 from headway.testing.simulation._trace import OVER, Trace
-from headway.testing.simulation._unawaited import unawaited
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
 from headway.testing.simulation.oracles import (
     Finding,
@@ -64,7 +65,7 @@ def run(
     most_steps: int = _STEPS_ALLOWED,
     patient: bool = False,
     draw: int = 0,
-    rival: Rival[World] | None = None,
+    rival: Rival | None = None,
     look: int = LOOK,
     more: float = 0.0,
     due: Sequence[float] = (),
@@ -130,9 +131,7 @@ def _of(world: World, finding: Finding) -> Finding:
     return finding if world.side == HOME else Finding(finding.oracle, f"{world.side}: {finding.text}")
 
 
-async def _live(
-    world: World, setting: Setting, findings: list[Finding], rival: Rival[World] | None, more: float
-) -> None:
+async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
     try:
         async with world.opened():
             await _phases(world, setting, findings, rival, more)
@@ -140,9 +139,7 @@ async def _live(
         findings.append(Finding("converges", str(_first(group))))
 
 
-async def _phases(
-    world: World, setting: Setting, findings: list[Finding], rival: Rival[World] | None, more: float
-) -> None:
+async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
     waited: object = setting.scenario(world)
     if not isinstance(waited, Awaitable):
         raise DeclarationError(
@@ -422,3 +419,33 @@ def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
         random.setstate(state)
         runner._r.setstate(chosen)
         chance.source = source
+
+
+_MISTAKE = r"coroutine '.*' was never awaited|an async block was never entered"
+
+
+@contextmanager
+def unawaited(found: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs, call ``found`` with the name and the line of each such call instead of warning."""
+    with warnings.catch_warnings():
+        # Also where warnings are errors: one that is raised while an object is dropped reaches nobody.
+        warnings.filterwarnings("always", _MISTAKE, RuntimeWarning)
+        before = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            text = str(message).partition("\n")[0]
+            if category is RuntimeWarning and ("was never awaited" in text or "was never entered" in text):
+                source = linecache.getline(filename, lineno).strip()
+                found(f"{text}, at {filename}:{lineno}{source and f': {source}'}")
+            else:
+                before(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield

@@ -6,9 +6,10 @@ Times are virtual seconds since the start of the run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from headway.events import LeaseTaken
 from headway.resource import Key, Kind, Within, pb
 
 OVER = "the scenario is over"
@@ -266,3 +267,26 @@ class PeersTrace(Trace):
         if isinstance(entry, Committed | Happened):
             text = entry.text if isinstance(entry, Happened) else str(entry)
             self._of.add(Happened(entry.at, f"{self._side}: {text}", isinstance(entry, Happened) and entry.fault))
+
+
+def reconciled_by(trace: Trace) -> Mapping[str, list[str]]:
+    """Return the resources that each process has reconciled, as texts, by process."""
+    found: dict[str, dict[str, None]] = {}
+    for each in trace.reconciles:
+        found.setdefault(each.process, {})[named(each.kind, each.key)] = None
+    return {process: sorted(names) for process, names in sorted(found.items())}
+
+
+def is_spread(trace: Trace, processes: int) -> bool:
+    """Return True unless a sharded controller has keys enough for every process, but some process has none."""
+    sharded = {
+        event.name.partition("/")[2].partition("#")[0]
+        for event in trace.events
+        if isinstance(event, LeaseTaken) and "#" in event.name
+    }
+    for controller in sharded:
+        mine = [each for each in trace.reconciles if each.controller == controller]
+        keys = {each.key for each in mine}
+        if len(keys) >= processes > len({each.process for each in mine}):
+            return False
+    return True

@@ -21,177 +21,132 @@ from typing import Annotated, Any
 from headway.base import Count, Range, Seconds, value_problem
 from headway.errors import DeclarationError
 from headway.resource import did_you_mean
+from headway.testing.simulation._fault_base import HOME as HOME
+from headway.testing.simulation._fault_base import MESSAGE_FAULTS as MESSAGE_FAULTS
 from headway.testing.simulation._fault_base import SCHEDULES as SCHEDULES
+from headway.testing.simulation._fault_base import AtPeer as AtPeer
 from headway.testing.simulation._fault_base import ChangeDuring as ChangeDuring
 from headway.testing.simulation._fault_base import ChangeInTick as ChangeInTick
 from headway.testing.simulation._fault_base import DoneAgain as DoneAgain
+from headway.testing.simulation._fault_base import EngineKilled as EngineKilled
 from headway.testing.simulation._fault_base import Fault as Fault
 from headway.testing.simulation._fault_base import Hurried as Hurried
 from headway.testing.simulation._fault_base import Interim as Interim
+from headway.testing.simulation._fault_base import MessageFault as MessageFault
 from headway.testing.simulation._fault_base import NewFromStart as NewFromStart
 from headway.testing.simulation._fault_base import NewRun as NewRun
+from headway.testing.simulation._fault_base import PeerCut as PeerCut
+from headway.testing.simulation._fault_base import PeerHandOver as PeerHandOver
+from headway.testing.simulation._fault_base import PeerHistoryLost as PeerHistoryLost
+from headway.testing.simulation._fault_base import PeeringDeleted as PeeringDeleted
+from headway.testing.simulation._fault_base import PeerRestored as PeerRestored
+from headway.testing.simulation._fault_base import PeerRolledBack as PeerRolledBack
+from headway.testing.simulation._fault_base import PeerSlow as PeerSlow
 from headway.testing.simulation._fault_base import Relay as Relay
 from headway.testing.simulation._fault_base import Settled as Settled
+from headway.testing.simulation._fault_base import SideFault as SideFault
 from headway.testing.simulation._fault_base import Slow as Slow
 from headway.testing.simulation._fault_base import Spaced as Spaced
 from headway.testing.simulation._fault_base import StepFault as StepFault
 from headway.testing.simulation._fault_base import TickDuring as TickDuring
-from headway.testing.simulation._peer_faults import HOME as HOME
-from headway.testing.simulation._peer_faults import MESSAGE_FAULTS as MESSAGE_FAULTS
-from headway.testing.simulation._peer_faults import AtPeer as AtPeer
-from headway.testing.simulation._peer_faults import EngineKilled as EngineKilled
-from headway.testing.simulation._peer_faults import MessageFault as MessageFault
-from headway.testing.simulation._peer_faults import PeerCut as PeerCut
-from headway.testing.simulation._peer_faults import PeerHandOver as PeerHandOver
-from headway.testing.simulation._peer_faults import PeerHistoryLost as PeerHistoryLost
-from headway.testing.simulation._peer_faults import PeeringDeleted as PeeringDeleted
-from headway.testing.simulation._peer_faults import PeerRestored as PeerRestored
-from headway.testing.simulation._peer_faults import PeerRolledBack as PeerRolledBack
-from headway.testing.simulation._peer_faults import PeerSlow as PeerSlow
-from headway.testing.simulation._peer_faults import SideFault as SideFault
-from headway.testing.simulation._peer_faults import changes_the_end as changes_the_end
+from headway.testing.simulation._fault_base import changes_the_end as changes_the_end
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class CrashBefore(StepFault):
     """The process is killed before the call takes effect, and restarts."""
 
-    name = "crash_before"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CrashAfter(StepFault):
     """The process is killed after the call takes effect and before it returns, and restarts."""
 
-    name = "crash_after"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class NotDone(StepFault):
     """The call has no effect and fails with a connection error."""
 
-    name = "not_done"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class AnswerLost(StepFault):
     """The call takes effect, but its deadline passes before the reply arrives."""
 
-    name = "answer_lost"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class AnswerLate(StepFault):
     """The call takes effect, and its reply arrives some seconds late."""
 
-    name = "answer_late"
     seconds: float = 5.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class CommitLate(StepFault):
     """The call times out, and its request arrives later, if it is still valid."""
 
-    name = "commit_late"
     seconds: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class CommitLast(StepFault):
     """The call times out, and its request arrives when the scenario is over and all work is done."""
 
-    name = "commit_last"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class LostRace(StepFault):
     """Another writer was first and changed only the version: the call fails with a conflict."""
 
     name = "conflict"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class LeaseLost(StepFault):
     """The store ends the process's leases too early: another process leads while this one does not know it."""
 
-    name = "lease_lost"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class HandOver(StepFault):
     """Just before the call, the store ends the process's leases, and another process leads: the next one in order."""
 
-    name = "hand_over"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Outage(StepFault):
     """From this call of the world outside on, each call of the same method fails for some seconds, and is not done."""
 
-    name = "outage"
     seconds: float = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class CutOff(StepFault):
     """From this call on, the process is cut off from the network for some seconds."""
 
-    name = "cut_off"
     seconds: float = 40.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Pause(StepFault):
     """The process is paused just before the call for longer than its lease lasts. When it resumes, the call goes out
     first.
     """
 
-    name = "pause"
     seconds: float = 40.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class ClockJump(StepFault):
     """All clocks jump ahead just before the call."""
 
-    name = "clock_jump"
     seconds: float = 600.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class ServerRestart(StepFault):
     """The server restarts just before the call: every stream and every call breaks."""
 
-    name = "server_restart"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class RestartBehind(StepFault):
     """The process is killed after the call takes effect; its next life first sees the store as of ``revision``."""
 
-    name = "restart_behind"
     revision: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Replaced(StepFault):
     """The process is killed after the call takes effect, and does not start again before it is upgraded."""
 
-    name = "replaced"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Restore(StepFault):
     """After the call takes effect, the store is replaced by its backup of ``revision``, with a new store id.
 
     If the step is 0, this happens when all work that follows from the users' change at that revision is done.
     """
 
-    name = "restore"
     revision: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class ChangeFault(Fault):
     """A fault in the streams that deliver the change of ``type`` at ``revision``."""
 
@@ -199,77 +154,54 @@ class ChangeFault(Fault):
     revision: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Stall(ChangeFault):
     """The type's streams stall at this change for some seconds; the streams of other types go on."""
 
-    name = "stall"
     seconds: float = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Drop(ChangeFault):
     """The type's streams break before they deliver this change."""
 
-    name = "drop"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Repeat(ChangeFault):
     """The change is delivered twice."""
 
-    name = "repeat"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class HistoryLost(ChangeFault):
     """The type's streams break before they deliver this change and cannot resume: the history is compacted."""
 
-    name = "history_lost"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Hide(ChangeFault):
     """The change is never delivered: the type's streams continue with a snapshot once the store is at ``until``."""
 
-    name = "hide"
     until: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Merged(ChangeFault):
     """The type's streams stop before this change, and continue with a snapshot after the users' next change.
 
     Users don't wait for it, so the two changes are delivered as one.
     """
 
-    name = "merged"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Missed(ChangeFault):
     """The processes are killed before they receive this change, and the history is compacted before they restart."""
 
-    name = "missed"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CrashAt(Fault):
     """The process is killed at this Trio checkpoint, counted over all its tasks and lives, and restarts."""
 
-    name = "crash_at"
     process: str
     checkpoint: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class WallJump(Fault):
     """The wall clock jumps, forward or back, just before a process of the program looks at it for the nth time.
 
     The monotonic clock and Trio's go on. Looks are counted over all processes.
     """
 
-    name = "wall_jump"
     look: int
     seconds: float = -600.0
 

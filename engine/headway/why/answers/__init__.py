@@ -4,7 +4,6 @@ The answers are the messages of ``headway.observe.v1``, and its file describes e
 processes are joined here.
 """
 
-from headway.why.answers._finalizers import OWN_FINALIZERS as OWN_FINALIZERS
 from headway.why.answers._past import LONGEST as LONGEST
 from headway.why.answers._past import Wall as Wall
 from headway.why.answers._past import past_reconciles as past_reconciles
@@ -13,6 +12,7 @@ from headway.why.answers._runs import RECONCILES as RECONCILES
 from headway.why.answers._runs import attempts_text as attempts_text
 from headway.why.answers._runs import reconcile_sentences as reconcile_sentences
 from headway.why.answers._runs import reconcile_texts as reconcile_texts
+from headway.why.answers._sentences import OWN_FINALIZERS as OWN_FINALIZERS
 from headway.why.answers._sentences import sentences as sentences
 from headway.why.answers._stuck import STUCK as STUCK
 from headway.why.answers._stuck import joined as joined

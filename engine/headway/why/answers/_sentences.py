@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from headway._gen.headway.observe.v1 import (
     ControllerWhy,
@@ -19,7 +20,8 @@ from headway._gen.headway.observe.v1 import (
     Why,
 )
 from headway.pauses import pause_name
-from headway.why.answers._finalizers import own_finalizer
+from headway.peering import PEERING, PEERING_FINALIZER, STREAM_FINALIZER
+from headway.resource import EMPTIED_FINALIZER, NAMESPACE, PARTITION, Kind
 from headway.why.answers._runs import causes_text, reconcile_sentences
 from headway.why.answers._texts import id_of, kind_of, ref_text, seconds_text, short_name, when_text
 
@@ -366,3 +368,25 @@ def _event(it: PastEvent, now: float) -> str:
 
 def _by(writer: str) -> str:
     return f" by {writer}" if writer else " (writer unknown)"
+
+
+class OwnFinalizer(NamedTuple):
+    """A finalizer of Headway: the kind that has it, the controller that removes it, and what that waits for."""
+
+    name: str
+    kind: Kind
+    controller: str
+    once: str
+
+
+OWN_FINALIZERS = (
+    OwnFinalizer(EMPTIED_FINALIZER, NAMESPACE.kind, "headway/namespaces", "once nothing is left in the namespace"),
+    OwnFinalizer(EMPTIED_FINALIZER, PARTITION.kind, "headway/partitions", "once nothing is left in the partition"),
+    OwnFinalizer(PEERING_FINALIZER, PEERING.kind, "headway/peerings", "once its copies and their partition are gone"),
+    OwnFinalizer(STREAM_FINALIZER, PEERING.kind, "headway/peer-streams", "once the other side has been notified"),
+)
+
+
+def own_finalizer(name: str, kind: Kind) -> OwnFinalizer | None:
+    """Return Headway's finalizer of this name on resources of this kind, or None."""
+    return next((each for each in OWN_FINALIZERS if (each.name, each.kind) == (name, kind)), None)

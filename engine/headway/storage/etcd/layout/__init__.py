@@ -3,10 +3,6 @@
 Read `_keys.py` first, then `_transaction.py` and `_mirror.py`.
 """
 
-from headway.storage.etcd.layout._encoded import Transaction as Transaction
-from headway.storage.etcd.layout._encoded import TransactionReply as TransactionReply
-from headway.storage.etcd.layout._encoded import comparison as comparison
-from headway.storage.etcd.layout._encoded import put as put
 from headway.storage.etcd.layout._keys import ANCHOR as ANCHOR
 from headway.storage.etcd.layout._keys import FENCE as FENCE
 from headway.storage.etcd.layout._keys import LEASE as LEASE
@@ -39,7 +35,11 @@ from headway.storage.etcd.layout._mirror import Lost as Lost
 from headway.storage.etcd.layout._mirror import Mirror as Mirror
 from headway.storage.etcd.layout._mirror import OtherHistory as OtherHistory
 from headway.storage.etcd.layout._transaction import Draft as Draft
+from headway.storage.etcd.layout._transaction import Transaction as Transaction
+from headway.storage.etcd.layout._transaction import TransactionReply as TransactionReply
+from headway.storage.etcd.layout._transaction import comparison as comparison
 from headway.storage.etcd.layout._transaction import empty as empty
+from headway.storage.etcd.layout._transaction import put as put
 from headway.storage.etcd.layout._transaction import putting as putting
 from headway.storage.etcd.layout._transaction import transaction as transaction
 from headway.storage.etcd.layout._transaction import unchanged as unchanged

@@ -4,13 +4,12 @@ Read `_oracles.py` first. A module imports only those before it:
 
     _shown                       values as texts
     _oracles                     the result of a run, and the mistakes that it shows by itself
-    _always, _late_writes        what must hold at all times; writes when all work is done
+    _always                      what must hold at all times
     _blind, _steady              changes that a write has destroyed; reconciles that write something else for no reason
     _peer_oracles                the rules of peerings
-    _contents                    the fields of resources
-    _times, _slots               the times in results, which differ from run to run; things made once for each time
+    _times                       the times in results, which differ from run to run; things made once for each time
     _allowed                     the differences between two runs that are allowed
-    _compared_outside, _compared the differences that are found: in the world outside, and in all
+    _compared                    the differences that are found, also in the world outside
     _made_again                  things outside that were made again
     _agreeing                    random values that are the same in several places
 """
@@ -34,23 +33,23 @@ from headway.testing.simulation.oracles._compared import Difference as Differenc
 from headway.testing.simulation.oracles._compared import compared as compared
 from headway.testing.simulation.oracles._compared import differences as differences
 from headway.testing.simulation.oracles._compared import differing as differing
+from headway.testing.simulation.oracles._compared import has_more_outside as has_more_outside
 from headway.testing.simulation.oracles._compared import random_parts as random_parts
-from headway.testing.simulation.oracles._compared_outside import has_more_outside as has_more_outside
-from headway.testing.simulation.oracles._contents import CURRENT as CURRENT
-from headway.testing.simulation.oracles._contents import OUTDATED as OUTDATED
-from headway.testing.simulation.oracles._contents import contents as contents
-from headway.testing.simulation.oracles._late_writes import late_writes as late_writes
 from headway.testing.simulation.oracles._made_again import made_again as made_again
 from headway.testing.simulation.oracles._made_again import things_in as things_in
+from headway.testing.simulation.oracles._oracles import CURRENT as CURRENT
+from headway.testing.simulation.oracles._oracles import OUTDATED as OUTDATED
 from headway.testing.simulation.oracles._oracles import ROLLED_BACK as ROLLED_BACK
 from headway.testing.simulation.oracles._oracles import Contents as Contents
 from headway.testing.simulation.oracles._oracles import Finding as Finding
 from headway.testing.simulation.oracles._oracles import Message as Message
 from headway.testing.simulation.oracles._oracles import Result as Result
 from headway.testing.simulation.oracles._oracles import Scheduled as Scheduled
+from headway.testing.simulation.oracles._oracles import contents as contents
 from headway.testing.simulation.oracles._oracles import counted as counted
 from headway.testing.simulation.oracles._oracles import described as described
 from headway.testing.simulation.oracles._oracles import fights as fights
+from headway.testing.simulation.oracles._oracles import late_writes as late_writes
 from headway.testing.simulation.oracles._oracles import left_in_the_queue as left_in_the_queue
 from headway.testing.simulation.oracles._oracles import orphans as orphans
 from headway.testing.simulation.oracles._oracles import reads_rolled_back as reads_rolled_back
@@ -65,7 +64,7 @@ from headway.testing.simulation.oracles._peer_oracles import difference as diffe
 from headway.testing.simulation.oracles._peer_oracles import is_of_peering as is_of_peering
 from headway.testing.simulation.oracles._shown import attributes_of as attributes_of
 from headway.testing.simulation.oracles._shown import shown as shown
-from headway.testing.simulation.oracles._slots import without_slots as without_slots
 from headway.testing.simulation.oracles._steady import unsteady as unsteady
 from headway.testing.simulation.oracles._times import Aligner as Aligner
 from headway.testing.simulation.oracles._times import masked as masked
+from headway.testing.simulation.oracles._times import without_slots as without_slots

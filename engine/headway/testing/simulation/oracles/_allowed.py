@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, ResourceType, did_you_mean
-from headway.testing.simulation.oracles._contents import OWN_PARTS
+from headway.testing.simulation.oracles._oracles import OWN_PARTS
 
 OUTSIDE = "outside"
 _FORM = re.compile(r"(?:(names|order)\((.+)\)|(.+))\Z")

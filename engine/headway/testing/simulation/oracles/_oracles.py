@@ -1,6 +1,6 @@
-"""The result of a run, and the oracles, which find what is wrong with it by itself. Pure.
+"""The result of a run, the contents of its resources, and the oracles: what is wrong with a run by itself. Pure.
 
-They do not know what the reconcilers are for.
+The oracles do not know what the reconcilers are for.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headway.protobuf import REDACTED, secret_values
+from headway.protobuf import REDACTED, secret_fields, secret_values
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
@@ -25,7 +25,7 @@ VARIES = ("deletionTimestamp", "originDeletionTimestamp", "originUid", "originVe
 
 Place = tuple[Kind, Key]
 Contents = Mapping[str, str]
-"""The fields of a resource, by path. See `_contents.py`."""
+"""The fields of a resource, by path. See `contents`."""
 Scheduled = tuple[str, Kind, Key]
 """A controller, with the type and key that it will reconcile at a requested time."""
 
@@ -375,3 +375,67 @@ def secret_text(value: object) -> str:
         return shown(value)
     digest = hashlib.sha256(shown(value).encode(errors="backslashreplace")).hexdigest()[:6]
     return f"{REDACTED[:-1]} #{digest})"
+
+
+OWN_PARTS = ("owner", "metadata", "status")
+"""The parts of a resource beside its payload."""
+CURRENT, OUTDATED = "of this generation", "of an earlier generation"
+
+
+def contents(resource: pb.Resource, payload: object) -> Contents:
+    """Return the fields of a resource, without what differs from run to run: uids, versions, generations and times."""
+    fields = dict(_payload_fields(with_sorted_maps(payload), ""))
+    taken = {path.partition(".")[0] for path in fields}
+    for path, text in _own_fields(resource):
+        part, dot, rest = path.partition(".")
+        fields[f"({part}){dot}{rest}" if part in taken else path] = text
+    return fields
+
+
+def _payload_fields(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        yield path or "data", shown(value)
+        return
+    secret = secret_fields(type(value))
+    for field in dataclasses.fields(value):
+        if field.name in secret:
+            yield f"{path}.{field.name}" if path else field.name, secret_text(getattr(value, field.name))
+        elif not field.name.startswith("_"):
+            yield from _payload_fields(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
+
+
+def _own_fields(resource: pb.Resource) -> Iterator[tuple[str, str]]:
+    if resource.owner is not None:
+        yield "owner", str(resource_id(resource.owner).without_uid())
+    for name, text in sorted(resource.metadata.items()):
+        if name not in VARIES:
+            yield f"metadata.{name}", " ".join(sorted(text.split())) if name == FINALIZERS else text
+    for key, status in sorted(resource.status.items()):
+        current = status.observed_generation == resource.generation
+        yield f"status.{key}", CURRENT if current else OUTDATED
+        for each in sorted(status.conditions, key=lambda condition: condition.type):
+            yield f"status.{key}.{each.type}", f"{each.state.name} {each.reason} {each.message}"
+
+
+_ADVICE = " (let the scenario sleep until no requeue and no timer has work left; quiet=None if they always have)"
+
+
+def late_writes(oracle: str, when: str, late: Sequence[Committed], trace: Trace, due: Iterable[Scheduled]) -> Finding:
+    """Return the finding about these writes.
+
+    Args:
+        when: the time of the writes, such as ``after a restart``.
+        due: the keys that controllers were to reconcile at a requested time, as of the beginning of that time.
+    """
+    first = late[0]
+    writer = next((step.by for step in trace.steps if step.revision == first.revision), None)
+    keys = sorted({f"{named(kind, key)} (by {controller})" for controller, kind, key in due})
+    if writer is not None and writer.function:
+        # Such a function has a clock of its own, so it may have something to do at any time.
+        state = f", made by {writer.about}" + (_ADVICE if oracle == "quiet" else "")
+    elif keys:
+        state = f", when these were due to be reconciled: {', '.join(keys)}" + (_ADVICE if oracle == "quiet" else "")
+    else:
+        state = ", when there was nothing to do"
+    text = f"{len(late)} {'write' if len(late) == 1 else 'writes'} {when}{state}, such as: {first}"
+    return Finding(oracle, text, (first.kind, first.key), (first,))

@@ -16,10 +16,10 @@ from headway.testing.simulation import faults
 from headway.testing.simulation.faults import HOME
 from headway.testing.simulation.oracles import ROLLED_BACK, Feed, Finding, PeerWatch, difference
 from headway.testing.simulation.world._injector import GivenUp, Injector
-from headway.testing.simulation.world._peer import Peer
 from headway.testing.simulation.world._peer_network import PeerNetwork
 from headway.testing.simulation.world._process import Process
 from headway.testing.simulation.world._server import Server
+from headway.testing.simulation.world._setting import Peer
 from headway.testing.simulation.world._store import SimulatedStore
 
 _COPIED_WITHIN = 600.0

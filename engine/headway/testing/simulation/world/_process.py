@@ -1,10 +1,10 @@
-"""A process of a simulation: its lives, its Trio checkpoints, and its access to the outside world."""
+"""A process of a simulation: its lives, its checkpoints, what it waits for, and its access to the outside world."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -25,7 +25,6 @@ from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._link import Link
 from headway.testing.simulation.world._outside_state import outside_state
 from headway.testing.simulation.world._readers import Readers
-from headway.testing.simulation.world._tasks import all_tasks
 from headway.testing.simulation.world._traced_app import RECONCILE, traced_app
 from headway.testing.simulation.world._wire import WireBroken
 
@@ -405,3 +404,46 @@ class Checkpoints(trio.abc.Instrument):
         process = task.context.get(PROCESS)
         if process is not None and process.life:
             process.pass_checkpoint(task.name)
+
+
+def all_tasks() -> Iterator[trio.lowlevel.Task]:
+    """Yield every task of the current run."""
+    root = trio.lowlevel.current_root_task()
+    left = [root] if root is not None else []
+    while left:
+        task = left.pop()
+        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+        yield task
+
+
+LONGEST = 7200.0
+"""The number of seconds for which a run goes on at most, because the program has something to do then."""
+
+
+def longest_wait(processes: Iterable[Process]) -> float:
+    """Return the seconds until the last thing that the program waits for, apart from what is too far away.
+
+    A requeue or a timer waits in a queue. A daemon, a source and a delay in memory wait in a task of the program.
+    """
+    return max(_waits(processes), default=0.0)
+
+
+def next_wait(processes: Iterable[Process]) -> float:
+    """Return the seconds until the next thing that the program waits for, or 0 if there is nothing."""
+    return min(_waits(processes), default=0.0)
+
+
+def _waits(processes: Iterable[Process]) -> list[float]:
+    alive = {each for each in processes if each.life}
+    now = trio.current_time()
+    due = [*_of_tasks(alive), *(due for process in alive for due in process.due())]
+    return [each - now for each in due if 0 < each - now <= LONGEST]
+
+
+def _of_tasks(alive: set[Process]) -> Iterator[float]:
+    for task in all_tasks():
+        process = task.context.get(PROCESS)
+        if task.context.get(RECONCILE) is not None and process is not None and process in alive:
+            # Trio has no public way to ask another task for its deadline. The innermost scope belongs to a sleep.
+            # Scopes around it may be Headway's, such as the scope of a lease.
+            yield task._cancel_status._scope.deadline

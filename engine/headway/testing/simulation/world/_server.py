@@ -1,17 +1,21 @@
-"""The server of a simulation, with its store. On command it restarts, restores a backup or overtakes a writer."""
+"""The server of a simulation, with its store. On command it restarts, restores a backup or overtakes a writer.
+
+Further engines may share the store, as on one etcd.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
+from typing_extensions import override
 
-from headway.api import Code, Interrupted
+from headway.api import Code, Interrupted, PassingChannel
 from headway.client import Client
 from headway.controller import App
-from headway.engine import Engine
+from headway.engine import Engine, Timing
+from headway.errors import StoreUnusable
 from headway.events import ignore
 from headway.protobuf import copy_message
 from headway.quotas import QuotaService, rule_of
@@ -23,11 +27,128 @@ from headway.testing._engine import open_engine
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Committed
 from headway.testing.simulation.oracles import is_of_peering
-from headway.testing.simulation.world._engines import DOWN, Opening, OtherEngine, leaderless, leads
 from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._peer_network import PeerEnd
 from headway.testing.simulation.world._store import CREATING, OnCommit, SimulatedStore, asked_again
 from headway.versions import Versions, chains_in
+
+DOWN = 20.0
+"""The number of seconds until a killed engine starts again: longer than its leases last, so that another one leads."""
+
+_LEASE_TTL = 15.0
+_WRITES = ("commit", "raise_fence", "record_checkpoint", "acquire_lease", "keep_lease", "release_lease")
+
+
+class Opening:
+    """The view that one engine has of a store that several engines share. It has the attributes of the store.
+
+    Once the engine is killed, it can no longer write, so its leases last until they expire.
+    """
+
+    shared = True
+
+    def __init__(self, store: SimulatedStore) -> None:
+        self._store = store
+        self.dead = False
+
+    async def __aenter__(self) -> Opening:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # The other engines keep the store open.
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in _WRITES:
+            return found
+
+        async def write(*arguments: Any, **named: Any) -> Any:
+            if self.dead:
+                raise StoreUnusable("the engine was killed")
+            return await found(*arguments, **named)
+
+        return write
+
+
+class OtherEngine:
+    """An engine beside the one that serves users: it has no program, and runs what Headway itself runs in an engine.
+
+    Args:
+        store: returns the store, which a restore replaces.
+        types: returns the types that it serves.
+        process: the name of its process.
+        links: connects it with the engines of peers.
+    """
+
+    def __init__(
+        self, store: Callable[[], SimulatedStore], types: Callable[[], Registry], process: str, links: PeerEnd
+    ) -> None:
+        self._store = store
+        self._types = types
+        self.process = process
+        self.links = links
+        self.engine: Engine | None = None
+        self._opening = Opening(store())
+        self._scope = trio.CancelScope()
+        self._up = trio.Event()
+        self._waiting = trio.CancelScope()
+        self._down = 0.0
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the engine, and run it again whenever it was killed."""
+        while True:
+            app = App("types")
+            app.registry = self._types()
+            self._opening, self._scope = Opening(self._store()), trio.CancelScope()
+            with self._scope:
+                opened: Any = self._opening
+                async with open_engine(
+                    opened,
+                    app,
+                    process=self.process,
+                    timing=Timing(lease_ttl=_LEASE_TTL),
+                    report=ignore,
+                    peer_links=self.links,
+                ) as self.engine:
+                    self._up.set()
+                    task_status.started()
+                    task_status = trio.TASK_STATUS_IGNORED
+                    await trio.sleep_forever()
+            if not self._opening.dead:
+                return
+            await trio.sleep(self._down)
+
+    def kill(self, down: float = DOWN) -> None:
+        """Kill the engine. It starts again after some seconds, on the store that there is then."""
+        self._down, self._opening.dead, self.engine = down, True, None
+        self._up = trio.Event()
+        self._scope.cancel()
+        self._waiting.cancel()
+        self.links.drop()
+
+    async def wait_idle(self) -> None:
+        """Wait until its controllers are idle, which takes some seconds after it was killed."""
+        while True:
+            while (engine := self.engine) is None:
+                await self._up.wait()
+            with trio.CancelScope() as self._waiting:
+                await engine.wait_idle()
+            if engine is self.engine:
+                return
+
+
+def leads(engine: Engine | None, controller: str = "peer-streams") -> bool:
+    """Return True if an engine runs one of Headway's controllers."""
+    found = None if engine is None else engine.controllers.get(controller)
+    return found is not None and found.status().phase == "running"
+
+
+def leaderless(engines: Sequence[Engine | None]) -> bool:
+    """Return True if one of Headway's controllers runs in none of these engines, so that its work is not done."""
+    names = {name for each in engines if each is not None for name in each.controllers}
+    return any(not any(leads(each, name) for each in engines) for name in names)
+
 
 ANOTHER_WRITER = "another-writer"
 """The entry of the metadata that another writer adds."""
@@ -40,8 +161,8 @@ _OF_HEADWAY = "headway"
 """The name under which Headway's own controllers write, such as the one that removes what is marked for deletion."""
 
 
-class Server:
-    """A `Channel` to the services of an engine, which may move when the server restarts.
+class Server(PassingChannel):
+    """A channel to the services of an engine, which may move when the server restarts.
 
     Attributes:
         store: the store. A restore replaces it.
@@ -57,7 +178,7 @@ class Server:
         on_replaced: called when the store was replaced, with the new one and the id of the old one.
     """
 
-    knows_outcomes = False
+    remote = True
     client: Client
 
     def __init__(
@@ -72,6 +193,7 @@ class Server:
         on_commit: OnCommit = lambda *_: None,
         on_replaced: Callable[[SimulatedStore, str], None] = lambda *_: None,
     ) -> None:
+        super().__init__()
         self.store = SimulatedStore(self._committed, name=name)
         self._name = name
         self._peer_links = peer_links[0] if peer_links else None
@@ -287,59 +409,45 @@ class Server:
         """True if the server answers."""
         return self._channel is not None
 
-    def _services(self) -> Channel:
+    @property
+    @override
+    def inner(self) -> Channel:
+        """The channel of the engine. Raise Interrupted while the server is down."""
         if self._channel is None:
             raise Interrupted(Code.UNAVAILABLE, "the server is unavailable")
         return self._channel
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
-        return await self._services().unary(path, request, reply_type, metadata=metadata)
 
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._services().stream(path, request, metadata=metadata)
+class _Creations(PassingChannel):
+    """A channel that lets the store know which of its commits are creations by `Client.create`."""
 
-
-class _Creations:
-    """A `Channel` that lets the store know which of its commits are creations by `Client.create`."""
-
-    def __init__(self, inner: Channel) -> None:
-        self._inner = inner
-        self.knows_outcomes = inner.knows_outcomes
-
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
+    @override
+    async def unary(self, path: str, request: Any, reply_type: type[Any], *, metadata: Metadata | None = None) -> Any:
         token = CREATING.set(bool(getattr(request, "create_token", "")))
         try:
-            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+            return await self.inner.unary(path, request, reply_type, metadata=metadata)
         finally:
             CREATING.reset(token)
 
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._inner.stream(path, request, metadata=metadata)
 
-
-class OwnServices:
-    """A `Channel` to services in a process that opens the store itself, as engines on one etcd do.
+class OwnServices(PassingChannel):
+    """A channel to services in a process that opens the store itself, as engines on one etcd do.
 
     They are up while the server is, and know the types of the process's own program.
     """
 
-    knows_outcomes = False
+    remote = True
 
     def __init__(self, server: Server, types: Registry) -> None:
+        super().__init__()
         self._server = server
         self._types = types
         self._store: Backend | None = None
-        self._channel: Channel
 
-    def _over_the_store(self) -> Channel:
+    @property
+    @override
+    def inner(self) -> Channel:
+        """The channel to services on the present store. Raise Interrupted while the server is down."""
         if not self._server.is_up:
             raise Interrupted(Code.UNAVAILABLE, "the store is unavailable")
         store = self._server.store
@@ -347,23 +455,15 @@ class OwnServices:
             # A restore has replaced the store.
             self._store = store
             rule_of(store)
-            self._channel = _Creations(
-                InProcessChannel(
-                    ResourceService(store, self._types, forms=Versions(self._types)),
-                    LeaseService(store),
-                    StoreService(store, self._types),
-                    QuotaService(store, self._types),
-                    TypesService(self._types),
+            self.over(
+                _Creations(
+                    InProcessChannel(
+                        ResourceService(store, self._types, forms=Versions(self._types)),
+                        LeaseService(store),
+                        StoreService(store, self._types),
+                        QuotaService(store, self._types),
+                        TypesService(self._types),
+                    )
                 )
             )
-        return self._channel
-
-    async def unary(
-        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
-    ) -> Any:
-        return await self._over_the_store().unary(path, request, reply_type, metadata=metadata)
-
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        return self._over_the_store().stream(path, request, metadata=metadata)
+        return self._inner

@@ -50,9 +50,10 @@ class Streams:
             self._hold(kind)
             self._injector.after(fault.seconds, lambda: self._release(kind))
         elif isinstance(fault, faults.Hide):
-            self._hide(kind, fault.until)
+            self._injector.when_at(fault.until, self._show_at_last(kind, _LONG))
         elif isinstance(fault, faults.Merged):
-            self._merge(kind)
+            # A change of a user, which is being made, is delivered together with the users' next one.
+            self._injector.after_changes(self._changes() + 2, self._show_at_last(kind, _NO_CHANGE))
 
     def begin(self, process: Process, link: Link) -> None:
         """Apply the faults in force to a process that begins a life."""
@@ -78,28 +79,8 @@ class Streams:
 
             self._injector.after(_LONG, catch_up)
 
-    def _hide(self, kind: Kind, until: int) -> None:
-        injector, over = self._injector, False
-        self._hold(kind)
-
-        def show() -> None:
-            nonlocal over
-            if not over:
-                over = True
-                injector.end_pending()
-                self._lose(kind)
-                self._release(kind)
-
-        async def at_last() -> None:
-            await trio.sleep(_LONG)
-            show()
-
-        injector.begin_pending()
-        injector.when_at(until, show)
-        injector.nursery.start_soon(at_last)
-
-    def _merge(self, kind: Kind) -> None:
-        """Deliver a change of a user, which is being made, together with the users' next one."""
+    def _show_at_last(self, kind: Kind, seconds: float) -> Callable[[], None]:
+        """Hold back a kind until the function is called, or for some seconds. Then its streams have a snapshot."""
         injector, over = self._injector, False
         self._hold(kind)
         injector.begin_pending()
@@ -113,11 +94,11 @@ class Streams:
                 self._release(kind)
 
         async def at_last() -> None:
-            await trio.sleep(_NO_CHANGE)
+            await trio.sleep(seconds)
             show()
 
-        injector.after_changes(self._changes() + 2, show)
         injector.nursery.start_soon(at_last)
+        return show
 
     def _lose(self, kind: Kind) -> None:
         for process in self._processes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Protocol, cast
 
 import trio
 
@@ -16,12 +17,12 @@ from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
 from headway.run import ControllerStatus
+from headway.sharding import Sharded
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import PeersTrace, Trace
 from headway.testing.simulation.faults import HOME
 from headway.testing.simulation.oracles import Finding, Scheduled, type_of
 from headway.testing.simulation.world._clocks import LOOK, Clocks
-from headway.testing.simulation.world._free_shards import FreeShards
 from headway.testing.simulation.world._injector import GivenUp as GivenUp
 from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._jumping import Clock, JumpingClock
@@ -30,14 +31,38 @@ from headway.testing.simulation.world._outside_state import made_outside
 from headway.testing.simulation.world._pace import Pace, PacedClient
 from headway.testing.simulation.world._peer_network import PeerNetwork
 from headway.testing.simulation.world._peerings import Peerings
-from headway.testing.simulation.world._process import PROCESS, Checkpoints, MakeApp, Process
-from headway.testing.simulation.world._rival import Rival
+from headway.testing.simulation.world._process import PROCESS, Checkpoints, MakeApp, Process, next_wait
 from headway.testing.simulation.world._server import OwnServices, Server
 from headway.testing.simulation.world._setting import Setting
 from headway.testing.simulation.world._store import SimulatedStore
 from headway.testing.simulation.world._streams import Streams
 from headway.testing.simulation.world._upgrade import Upgrades, merged
-from headway.testing.simulation.world._waits import next_wait
+
+
+class FreeShards:
+    """The sharded controllers of a program."""
+
+    def __init__(self, app: App) -> None:
+        self.note(app)
+
+    def note(self, app: App) -> None:
+        """Note the number of shards of each sharded controller of a program."""
+        self._shards = {
+            each.full_name: each.placement.shards
+            for each in app.controllers.values()
+            if isinstance(each.placement, Sharded)
+        }
+
+    def are_left(self, processes: Sequence[Process]) -> bool:
+        """Return True if a shard is held by no process, although no process is dead."""
+        if any(process.held for process in processes):
+            return False
+        held: Counter[str] = Counter()
+        for process in processes:
+            for status in process.status():
+                held[status.name] += len(status.shards or ())
+        return any(held[name] < shards for name, shards in self._shards.items())
+
 
 Scenario = Callable[["World"], Awaitable[None]]
 Invariant = Callable[["World"], Awaitable[None] | None]
@@ -83,7 +108,7 @@ class World:
         most_steps: int = 2000,
         patient: bool = False,
         clock: Clock | None = None,
-        rival: Rival[World] | None = None,
+        rival: Rival | None = None,
         look: int = LOOK,
         due: Sequence[float] = (),
         side: str = HOME,
@@ -411,6 +436,16 @@ class World:
         """Wait until any fault would have ended and all work is done."""
         await trio.sleep(_PATIENCE)
         await self._wait_idle()
+
+
+class Rival(Protocol):
+    """Another writer, which acts before a reconcile begins, or when the scenario is over and all work is done."""
+
+    async def before_reconcile(self, world: World) -> None:
+        """Act before a reconcile begins."""
+
+    async def at_the_end(self, world: World) -> None:
+        """Act at the end."""
 
 
 def _first_error(status: ControllerStatus) -> str:
