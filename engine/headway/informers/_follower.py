@@ -10,13 +10,14 @@ import trio
 
 from headway.api import Channel, Code, Lagging, code_of, described, spread
 from headway.base import retry_delay
-from headway.cache import CachedType, Informer, range_of
+from headway.cache import Informer
 from headway.client import open_watch_list
 from headway.errors import HeadwayError, RateLimited, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.informers._patrol import Patrol
+from headway.informers._request import watch_request
 from headway.informers._stream import FalseBookmark, StreamBroken, StreamMachine
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Scope, SnapshotChunk, pb
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
 
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.
@@ -197,31 +198,3 @@ class Follower:
         if self._disproved.cancelled_caught:
             return "a reply to a write has proved false what the stream claimed"
         raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")
-
-
-def watch_request(
-    type: CachedType[Any],
-    resume_after: Position | None = None,
-    bookmark_interval_ms: int = 0,
-    known: Position | None = None,
-) -> pb.WatchListRequest:
-    """Return the request that watches a type, or the scope of it.
-
-    Args:
-        bookmark_interval_ms: the minimum interval of bookmarks; 0 for no minimum.
-        known: a position that the store must have had.
-    """
-    range = range_of(type)
-    return pb.WatchListRequest(
-        type=type.name.message(),
-        tenancy=pb.Tenancy(
-            partition="" if type.scope is Scope.CLUSTER else range.partition,
-            namespace=range.namespace if type.scope in (Scope.NAMESPACE, Scope.UNDEFINED) else "",
-        ),
-        name_prefix=range.name_prefix,
-        metadata_filter=range.selector,
-        resume_after=None if resume_after is None else resume_after.message(),
-        bookmark_interval_ms=bookmark_interval_ms,
-        bookmarks=True,
-        known=None if known is None or known == resume_after else known.message(),
-    )
