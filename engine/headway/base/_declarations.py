@@ -45,20 +45,8 @@ def checked_and(options: Collection[str], **examples: str) -> Callable[[F], F]:
 
 
 def check_options(options: Collection[str]) -> Callable[[F], F]:
-    """Decorate a function with ``**options`` of these names in the same way. Others are refused before the call."""
-
-    def decorate(function: F) -> F:
-        names = [*_named(inspect.signature(function)), *options]
-
-        @functools.wraps(function)
-        def checked(*args: Any, **kwargs: Any) -> Any:
-            if unknown := [name for name in kwargs if name not in names]:
-                raise _refused(function, "", unknown, names)
-            return function(*args, **kwargs)
-
-        return _checked(checked, options)  # type: ignore[return-value]
-
-    return decorate
+    """Decorate a function with ``**options`` of these names like `check_keywords`. The call refuses other names."""
+    return lambda function: _checked(function, options)
 
 
 def _named(signature: inspect.Signature) -> list[str]:
@@ -73,7 +61,7 @@ def _checked(
 ) -> F:
     called: Callable[..., Any] = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     signature = inspect.signature(called)
-    known = _named(signature)
+    names = [*_named(signature), *options]
     parameters = signature.parameters.values()
     open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
     places = [each.name for each in parameters if each.kind in _BY_PLACE]
@@ -89,10 +77,11 @@ def _checked(
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as wrong:
-                names = [*known, *options]
                 unknown = [] if open_ended and not options else [name for name in kwargs if name not in names]
                 raise _refused(function, str(wrong), unknown, names) from None
         if error is None:
+            if options and (unknown := [name for name in kwargs if name not in names]):
+                raise _refused(function, "", unknown, names)
             return
         if not hints:
             hints.update(_hints(called, signature))
