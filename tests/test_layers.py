@@ -275,11 +275,12 @@ def test_engine_imports_an_add_on_only_when_it_needs_it() -> None:
 
 
 def test_import_loads_nothing_that_many_programs_never_use() -> None:
-    """`import headway` loads no code for the network, databases, manifests, commands, tests or metrics."""
+    """`import headway` loads no code for the network, clients, databases, manifests, commands, tests or metrics."""
     needless = {
         *("asyncio", "trio_asyncio", "grpclib.protocol", "grpclib.server", "grpclib.client", "h2", "hpack"),
         *("hyperframe", "multidict", "sqlite3", "yaml", "tree_sitter", "click", "structlog", "prometheus_client"),
         *("hypercorn", "hypothesis", "pytest", "multiprocessing", "concurrent.futures", "dateutil"),
+        *("headway.client", "headway.api", "headway.informers", "headway.graphs"),
         *("headway.protobuf._descriptors", "headway._gen.headway.observe.v1"),
     }
     program = f"import sys, headway; print(sorted({needless!r} & sys.modules.keys()))"
