@@ -254,7 +254,7 @@ def _show_verdict(verdict: Verdict) -> None:
     sys.stdout.flush()
 
 
-@click.command("migrate")
+@store.command("migrate")
 @click.argument("app", required=False)
 @click.option(
     "--store", "url", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX, instead of a server."
