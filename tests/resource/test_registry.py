@@ -28,9 +28,9 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD]
-ADDED = {PAUSE, PEERING, QUOTA}
-"""The types of add-ons, in the order of their imports."""
+BUILTIN: list[ResourceType[Any]] = [TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD]
+ADDED: list[ResourceType[Any]] = [PAUSE, PEERING, QUOTA]
+"""The types of add-ons. Their order is that of the imports."""
 
 
 def test_registered_types_are_resolved_by_exact_name() -> None:
@@ -38,7 +38,7 @@ def test_registered_types_are_resolved_by_exact_name() -> None:
     known = registry()
     count = len(BUILTIN) + len(ADDED)
     assert list(known)[: len(BUILTIN)] == BUILTIN
-    assert {*list(known)[len(BUILTIN) : count]} == ADDED
+    assert {*list(known)[len(BUILTIN) : count]} == {*ADDED}
     assert list(known)[count:] == TYPES
     for type in TYPES:
         assert known.resolve(type.name) is type
@@ -66,7 +66,7 @@ def test_unregistered_name_is_refused_with_a_suggestion(name: TypeName, said: st
 
 def test_registry_contains_the_built_in_types() -> None:
     """Their groups are reserved. Tombstones and controller records are never suggested."""
-    known = [str(each.name) for each in BUILTIN if each not in (TOMBSTONE, CONTROLLER_RECORD)]
+    known = [str(each.name) for each in (*BUILTIN, *ADDED) if each not in (TOMBSTONE, CONTROLLER_RECORD)]
     listed = re.escape(", ".join(sorted(known)))
     said = rf"^type tests\.v1\.Note is not registered; known: {listed}\. No app declares a type here: pass the app, "
     with pytest.raises(InvalidArgument, match=said):
@@ -110,7 +110,7 @@ def test_all_versions_of_a_kind_must_have_one_scope() -> None:
     with pytest.raises(DeclarationError, match=said):
         known.register(other)
     known.register(NOTE_V2)
-    assert len(list(known)) == len(BUILTIN) + 2
+    assert len(list(known)) == len(BUILTIN) + len(ADDED) + 2
 
 
 @pytest.mark.parametrize("wrong", [Note, "tests.v1.Note", None])
