@@ -52,7 +52,7 @@ class Around:
         """Forget the commits of the store, because a store with another history was accepted."""
 
     def apart(self) -> AbstractContextManager[None]:
-        """Return a block for starting long-lived tasks, which then inherit nothing of the caller's."""
+        """Return a block for work and tasks of the engine itself, which then inherit nothing of the caller's."""
         return nullcontext()
 
 

@@ -127,8 +127,9 @@ async def run_engine(
                 loading=freeze.load,
             )
             own_extensions = [extension(host) for extension in own_parts]
-            for opening in (opening for each in (*own_extensions, *extensions) for opening in each.openings):
-                await opening(host)
+            with around.apart():
+                for opening in (opening for each in (*own_extensions, *extensions) for opening in each.openings):
+                    await opening(host)
             services = EngineServices(host, own_extensions, extensions)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not network.listen and last_leases(backend, lasting=True)
