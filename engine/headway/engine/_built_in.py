@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.builtin import builtin_app
 from headway.engine._extension import Extension, Host
+from headway.resource import ResourceType
 from headway.rpc import StreamDecoder
 from headway.service import WATCH_LIST, WatchDecoder, unregistered
+from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.peering import PeerLinks
+    from headway.versions import Comparison
 
 
 def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], Extension]]:
@@ -60,3 +63,10 @@ def of_workers(
     from headway.why import ATTEND, QuestionDecoder, answering_extension
 
     return [pauses_extension, partial(answering_extension, attends=attend)], {ATTEND: QuestionDecoder}
+
+
+def comparison_of(types: Iterable[ResourceType[Any]], topics: Iterable[Topic[Any]] = ()) -> Comparison:
+    """Return the comparison of a program's types and topics with those of the servers of a channel."""
+    from headway.versions import Comparison
+
+    return Comparison(types, topics)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 from typing_extensions import Unpack
@@ -16,21 +16,19 @@ from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import combine_apps, combine_topics, is_tls
 from headway.engine._around import tracing_by
-from headway.engine._built_in import stream_decoders
+from headway.engine._built_in import comparison_of, stream_decoders
 from headway.engine._given import ConnectionOptions
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import Backoff
-from headway.resource import ResourceType
 from headway.rpc import Channel, StreamDecoder, Token, addresses, plain_text_host, readable
-from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from opentelemetry.trace import TracerProvider
 
-    from headway.versions import Comparison
+    from headway.rpc import Admits
 
 _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
@@ -75,13 +73,6 @@ async def connect(
         yield Client(used, registry, token=connection.token)
 
 
-def comparison_of(types: Iterable[ResourceType[Any]], topics: Iterable[Topic[Any]] = ()) -> Comparison:
-    """Return the comparison of a program's types and topics with those of the servers of a channel."""
-    from headway.versions import Comparison
-
-    return Comparison(types, topics)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Connection:
     """The options of connections to engines, which `connect` describes.
@@ -118,7 +109,7 @@ class Connection:
     def open(
         self,
         endpoints: str | Sequence[str],
-        comparison: Comparison,
+        comparison: Admits,
         decoders: Mapping[str, Callable[[], StreamDecoder]] = MappingProxyType({}),
     ) -> AbstractAsyncContextManager[Channel]:
         """Return a channel to engines that can also watch resources, with further decoders by path.

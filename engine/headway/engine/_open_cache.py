@@ -12,7 +12,8 @@ from headway.base import async_block, block_nursery, check_options, check_trio
 from headway.cache import CachedType, Index, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, combine_apps, report_of
-from headway.engine._connect import Connection, comparison_of, find_engine
+from headway.engine._built_in import comparison_of
+from headway.engine._connect import Connection, find_engine
 from headway.engine._given import ConnectionOptions
 from headway.engine._options import Timing, given_or_default
 from headway.events import Report

@@ -12,9 +12,9 @@ from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import check_endpoints, check_flag, program_of, report_of
 from headway.engine._around import tracing_by
-from headway.engine._built_in import of_workers
+from headway.engine._built_in import comparison_of, of_workers
 from headway.engine._collector import GcFreeze
-from headway.engine._connect import Connection, comparison_of, find_engine
+from headway.engine._connect import Connection, find_engine
 from headway.engine._engine import Engine
 from headway.engine._extension import Host, check_extensions, start_tasks
 from headway.engine._given import WorkerOptions

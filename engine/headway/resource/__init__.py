@@ -96,6 +96,7 @@ from headway.resource._stream import StreamItem as StreamItem
 from headway.resource._stream import position as position
 from headway.resource._types import ResourceType as ResourceType
 from headway.resource._unreadable import is_unreadable as is_unreadable
+from headway.resource._unreadable import other_version_error as other_version_error
 from headway.resource._unreadable import unreadable as unreadable
 from headway.resource._unreadable import unreadable_error as unreadable_error
 from headway.resource._unreadable import with_payload as with_payload

@@ -17,7 +17,7 @@ class Registry:
     """Types by name. Each name can be registered once. Those of `_builtin_types.py` are always there.
 
     Attributes:
-        declared: what an add-on knows about a kind, such as `headway.versions.VersionChain`, which has `declare_in`.
+        declared: what add-ons know about a kind. An object with `declare_in`, which takes another registry.
     """
 
     def __init__(self) -> None:

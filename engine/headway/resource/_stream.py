@@ -23,7 +23,7 @@ class Position(NamedTuple):
         revision: the number of a commit.
         versions: the versions of the kind whose resources the watch contained, separated by commas. A watch that
             contains other versions cannot resume from the position. Empty means the type's own version alone;
-            only types with converters have others. After a ``#`` comes a digest of what the caller may read of the
+            only types with several forms have others. After a ``#`` comes a digest of what the caller may read of the
             type, if there are rules. With `ANY_VERSIONS`, every watch can resume from it.
     """
 

@@ -1,14 +1,17 @@
-"""The payload that stands for one that the server cannot give, because it is stored in another version or schema."""
+"""Resources that are stored in another version or schema than the requested one, and cannot be shown as that."""
 
 from __future__ import annotations
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.errors import ConversionFailed
-from headway.resource._ids import resource_id
+from headway.errors import ConversionFailed, InvalidArgument
+from headway.resource._ids import resource_id, type_name
 
 _URL = "type.googleapis.com/headway.resource.v1.Unconverted"
-"""The type URL of such a payload. A client that decodes by the URL fails, instead of misreading the payload."""
+"""The type URL of the payload that such a resource has instead of its own.
+
+A client that decodes by the URL fails, instead of misreading the payload.
+"""
 
 
 def unreadable(stored_as: str = "") -> AnyMessage:
@@ -46,4 +49,13 @@ def unreadable_error(message: pb.Resource) -> ConversionFailed:
     return ConversionFailed(
         f"{id} is stored as {stored_as}, and converting it to {id.type} failed: the server's ConversionFailed event "
         "says why; correct the converter, or write the resource as the stored version"
+    )
+
+
+def other_version_error(stored: pb.Resource, wanted: str) -> InvalidArgument:
+    """Return the refusal of a request for a version as which a resource cannot be shown."""
+    assert stored.id is not None
+    return InvalidArgument(
+        f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, but was requested as version "
+        f"{wanted!r}; use the stored one, write it as {wanted!r} first, or declare a converter between them"
     )

@@ -106,8 +106,7 @@ class RunWrites:
     async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         """Wait for the streams of other versions of the kind, if the run caches any.
 
-        The response to the write does not determine what these versions show: a different resource if the server has a
-        converter, and nothing if it has none.
+        The response to the write does not determine what these versions show: the resource in another form, or nothing.
         """
         for informer in self._caches.primed:
             if informer.type.name != type.name and informer.type.name.unversioned == type.kind:

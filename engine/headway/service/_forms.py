@@ -7,8 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from headway.base import Steps
-from headway.errors import InvalidArgument
-from headway.resource import Changes, Position, ResourceType, SnapshotChunk, StreamItem, pb, resource_id, type_name
+from headway.resource import Changes, Position, ResourceType, SnapshotChunk, StreamItem, other_version_error, pb
 from headway.storage import Watch, version_of
 
 Type = ResourceType[Any]
@@ -57,12 +56,7 @@ class Form:
     def checked(self, stored: pb.Resource, seen: pb.Resource | None) -> pb.Resource:
         """Return the resource ``seen``. Refuse the request if it is None, so that the type cannot show it."""
         if seen is None:
-            assert stored.id is not None
-            wanted = self.type.name.version
-            raise InvalidArgument(
-                f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, but was requested as version "
-                f"{wanted!r}; use the stored one, write it as {wanted!r} first, or declare a converter between them"
-            )
+            raise other_version_error(stored, self.type.name.version)
         return seen
 
     async def shown(self, stored: pb.Resource) -> pb.Resource:

@@ -94,6 +94,7 @@ class _Write:
             self.ending = determined_ending(request, self.type.kind, self.key)
         self.may_mark = not is_marked(self.resource.metadata) or access.may_delete(self.id)
         self.form = context.forms.of(self.type)
+        self.checks_payload = bool(self.payload_name) or self.undecodable is not None
         # A payload that does not decode is stored as written.
         self.storing = self.form if self.undecodable is None else Form(self.type)
 
@@ -126,7 +127,8 @@ class _Write:
             try:
                 # Check this first: a writer who has read something else has to read again.
                 _check_current(stored, self.resource)
-                await self._check_payload(stored)
+                if self.checks_payload:
+                    await self._check_payload(stored)
                 for rules in rules_for(access, type.kind, key):
                     rules.replace(access, type, key, stored, self.resource)
                 prepared = await in_slices(self.storing.replaced(stored, self.resource, _update))
@@ -171,7 +173,8 @@ class _Write:
 
     async def _creation(self, read: Read, units: Units) -> tuple[pb.Resource, tuple[Operation, ...]]:
         """Return the resource as it will be created, and the operations of the commit."""
-        await self._check_payload(None)
+        if self.checks_payload:
+            await self._check_payload(None)
         again, ending = self.creates_again, self.ending
         about = (self.context, self.storing, units, self.type.kind, self.key, self.resource)
         return await creation(read, *about, recreates=again, ending=ending)
@@ -181,8 +184,6 @@ class _Write:
 
         A payload under an older type name, or one that does not decode, may only be written back as it is stored.
         """
-        if not self.payload_name and self.undecodable is None:
-            return
         if stored is None and self.resource.version:
             # The creation is refused anyway, because a new resource has no version. The writer has to read again.
             return
