@@ -257,10 +257,7 @@ class IndexIncomplete(CallerError):
 
 
 class ControllerStopped(CallerError):
-    """`wait_idle` would wait until a controller may reconcile again, because the controller has pending work.
-
-    `headway.pauses.ControllerPaused` says that an operator has paused it.
-    """
+    """`wait_idle` would wait until a controller may reconcile again, because the controller has pending work."""
 
 
 class RemoteError(HeadwayError):

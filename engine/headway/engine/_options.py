@@ -29,7 +29,7 @@ class Network:
             "unix:/run/headway.sock".
         http: the address at which to serve resources as JSON over HTTP, and the live page: "127.0.0.1:8080". Without
             ``access``, it must be a loopback address. It needs ``pip install 'headway[http]'``.
-        http_writes: let the live page also apply, delete, pause, resume and retry, within the rights of its visitor.
+        http_writes: let the live page also change things, within the rights of its visitor.
             The JSON API always writes.
         tls: the TLS context for TCP addresses, from `headway.rpc.server_tls`. A certificate that is renewed on disk is
             used without a restart.
