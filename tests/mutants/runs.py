@@ -355,7 +355,7 @@ RUN_MUTANTS = (
         "    dropped = succeeded\n",
         "    def dropped(self, key: K, now: float | None = None) -> None:\n"
         "        del self._machine._entries[key]\n"
-        "        self._reported_back()\n",
+        "        self._wake()\n",
         MACHINE,
     ),
     Mutant(

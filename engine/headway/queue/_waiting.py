@@ -45,7 +45,6 @@ class WaitingQueue(Generic[K, R]):
         # Invariant: at most one task is parked in _timekeeper_seat. _timekeeper is its scope, or None.
         self._timekeeper_seat = trio.lowlevel.ParkingLot()
         self._timekeeper: trio.CancelScope | None = None
-        self._waiting_for_idle = trio.lowlevel.ParkingLot()
 
     def add(self, key: K, reason: R, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
         """Enqueue a key at once, or at `due`, like `WorkQueue.add`."""
@@ -103,25 +102,25 @@ class WaitingQueue(Generic[K, R]):
     def succeeded(self, key: K, now: float | None = None) -> None:
         """Report that the key in hand is done, like `WorkQueue.succeeded`. ``now`` spares it a look at the clock."""
         self._machine.succeeded(key, trio.current_time() if now is None else now)
-        self._reported_back()
+        self._wake()
 
     def failed(self, key: K, reason: R) -> float:
         """Report that the key in hand has failed, and return its delay in seconds, like `WorkQueue.failed`."""
         delay = self._machine.failed(key, reason, trio.current_time())
-        self._reported_back()
+        self._wake()
         return delay
 
     def requeue_after(self, key: K, delay: float, reason: R) -> None:
         """Report that the key in hand is to run again in `delay` seconds, like `WorkQueue.requeue_after`."""
         self._machine.requeue_after(key, delay, reason, trio.current_time())
-        self._reported_back()
+        self._wake()
 
     dropped = succeeded
 
     def back_off(self, key: K, delay: float, now: float) -> None:
         """Report that the key in hand is to be delayed, like `WorkQueue.back_off`."""
         self._machine.back_off(key, delay, now)
-        self._reported_back()
+        self._wake()
 
     def end_interval(self, key: K) -> None:
         """End the interval of a key, like `WorkQueue.end_interval`."""
@@ -131,7 +130,6 @@ class WaitingQueue(Generic[K, R]):
         """Close the queue: `dequeue` returns None to all current and later callers, and adds are ignored."""
         self._machine.close()
         self._woken += len(self._sleepers.unpark_all()) + len(self._timekeeper_seat.unpark_all())
-        self._waiting_for_idle.unpark_all()
 
     @property
     def held(self) -> bool:
@@ -142,22 +140,6 @@ class WaitingQueue(Generic[K, R]):
     def closed(self) -> bool:
         """True if the queue has been closed."""
         return self._machine.closed
-
-    async def wait_idle(self) -> None:
-        """Wait until no key is ready, in hand or backing off after a failure. This is always a checkpoint.
-
-        Scheduled keys do not count. The queue is still idle when this returns.
-
-        Raises:
-            trio.ClosedResourceError: if the queue was closed with keys pending. They will not be reconciled.
-        """
-        await trio.lowlevel.checkpoint()
-        while not self.is_idle():
-            if self._machine.closed:
-                raise trio.ClosedResourceError(
-                    "the queue was closed before all its keys were reconciled; owed() returns the rest"
-                )
-            await self._waiting_for_idle.park()
 
     def is_idle(self) -> bool:
         """Return True if no key is ready, in hand or backing off after a failure."""
@@ -192,11 +174,6 @@ class WaitingQueue(Generic[K, R]):
     def _promote(self) -> None:
         self._machine.promote(trio.current_time())
         self._wake()
-
-    def _reported_back(self) -> None:
-        self._wake()
-        if self._waiting_for_idle and self._machine.is_idle():
-            self._waiting_for_idle.unpark_all()
 
     async def _wait(self) -> None:
         """Sleep until a key may be ready, as the timekeeper if one is needed."""
