@@ -113,6 +113,4 @@ def is_stored_as(item: StreamItem, version: str) -> bool:
         else:
             return True
         return False
-    if isinstance(item, SnapshotChunk):
-        return are_stored_as(item.resources, version)
-    return False
+    return isinstance(item, SnapshotChunk) and are_stored_as(item.resources, version)

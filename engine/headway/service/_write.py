@@ -175,9 +175,8 @@ class _Write:
         """Return the resource as it will be created, and the operations of the commit."""
         if self.checks_payload:
             await self._check_payload(None)
-        again, ending = self.creates_again, self.ending
         about = (self.context, self.storing, units, self.type.kind, self.key, self.resource)
-        return await creation(read, *about, recreates=again, ending=ending)
+        return await creation(read, *about, recreates=self.creates_again, ending=self.ending)
 
     async def _check_payload(self, stored: pb.Resource | None) -> None:
         """Refuse a payload with a restriction, unless the caller has read the same one from the store.
