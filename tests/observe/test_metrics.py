@@ -244,7 +244,11 @@ def test_table_of_the_guide_names_existing_events_and_fields() -> None:
                 continue
             lines.add(name)
             event = getattr(pauses if hasattr(pauses, name) else events, name)
-            given = {"error": LookupError("error"), "id": ResourceId(TypeName("staff", "v1", "Team"), "core")}
+            given = {
+                "error": LookupError("error"),
+                "id": ResourceId(TypeName("staff", "v1", "Team"), "core"),
+                "reasons": (),
+            }
             values = [given.get(each, each) for each in event.__match_args__]
             with structlog.testing.capture_logs() as logged:
                 log_report()(event(*values))
