@@ -67,6 +67,7 @@ def sockets(pid: int) -> set[str]:
     return {known[each] for each in found if each in known}
 
 
+@pytest.mark.wide
 def test_program_can_open_everything_again_while_its_child_runs(tmp_path: Path) -> None:
     """Its store, its ports and its Unix socket. The child has no socket of it, and may not use the store."""
     with forked(tmp_path / "a.db", "ends") as program:
@@ -76,6 +77,7 @@ def test_program_can_open_everything_again_while_its_child_runs(tmp_path: Path) 
         assert sockets(program.child) == set()
 
 
+@pytest.mark.wide
 async def test_everything_is_free_when_the_program_is_killed_while_its_child_runs(tmp_path: Path) -> None:
     """Its peers see the end of their connections, and another process can take its place."""
     path = tmp_path / "a.db"

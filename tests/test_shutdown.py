@@ -96,6 +96,7 @@ def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str)
     assert "ShutdownBlocked" in ended.stdout
 
 
+@pytest.mark.wide
 def test_c10_hard_exit_ends_a_process_in_which_no_thread_can_run() -> None:
     """faulthandler shows a reconcile that holds the interpreter lock."""
     ended = _end_of("without_the_lock")

@@ -17,6 +17,7 @@ def run_command(*arguments: str, env: dict[str, str] | None = None) -> tuple[int
     return done.exit_code, done.stdout, done.stderr
 
 
+@pytest.mark.wide
 def test_forwarder_serves_what_its_upstream_serves(start: Started, tmp_path: Path) -> None:
     """All commands work through it. It needs no app, and Ctrl-C ends it cleanly."""
     server = address_of(start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"))

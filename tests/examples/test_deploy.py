@@ -88,6 +88,7 @@ def test_stateful_set_fits_the_image_and_itself() -> None:
     assert int(container["args"][-1].removeprefix("--hard-exit=")) < pod["terminationGracePeriodSeconds"]
 
 
+@pytest.mark.wide
 def test_addresses_of_the_stateful_set_are_accepted(tmp_path: Path) -> None:
     """There is no module of the app, which is looked for once the options are accepted."""
     refused = subprocess.run(

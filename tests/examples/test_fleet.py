@@ -36,6 +36,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 # --- Killed processes -----------------------------------------------------
 
 
+@pytest.mark.wide
 async def test_killed_process_is_replaced_and_its_address_unlisted(folder: Folder) -> None:
     """After kill -9 a health check unlists the address. Within 2 s it is listed again, with a new process."""
     folder.declare(replicas=2, web=folder.web())
@@ -192,6 +193,7 @@ async def test_stopped_engine_stops_its_processes(folder: Folder, number: signal
         assert run.lines[-1].startswith("stopped")
 
 
+@pytest.mark.wide
 async def test_run_prints_its_progress_and_a_table(folder: Folder) -> None:
     """The output has the priming of each type, a line for each change, and a table. No process is left."""
     folder.declare(replicas=2, web=folder.web())
@@ -214,6 +216,7 @@ async def test_run_prints_its_progress_and_a_table(folder: Folder) -> None:
         assert living(folder.path) == []
 
 
+@pytest.mark.wide
 async def test_bounded_run_of_a_fleet_as_declared_exits_with_0(folder: Folder) -> None:
     """The run ends by itself. A fleet without processes is as declared, however slow the machine is."""
     folder.declare(replicas=0, web=folder.web())

@@ -78,6 +78,7 @@ ONE_LINE: dict[Format, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("format", ONE_LINE)
 def test_line_of_many_values_costs_no_more_for_each_of_them(format: Format) -> None:
     """The place of a value is counted from the one before, not from the beginning of the line."""

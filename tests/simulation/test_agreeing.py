@@ -48,6 +48,7 @@ def test_random_value_that_differs_in_its_second_place_is_found() -> None:
     assert "; without faults, they are the same" in story
 
 
+@pytest.mark.wide
 def test_difference_that_is_declared_is_accepted() -> None:
     explore(shares_its_own, may_differ=["Account.login"], plan="crash_after(2)")
     explore(shares_what_is_stored, plan="crash_after(2)")

@@ -259,6 +259,7 @@ def test_custom_invariant_is_checked() -> None:
     assert str(caught.value).startswith("nobody_is_called_ada: ada is there")
 
 
+@pytest.mark.wide
 def test_either_of_two_end_states_is_accepted() -> None:
     async def other(world: simulation.World) -> None:
         await world.client.apply(world.type("Team").new("core", Team(members=["grace", "katherine"])))

@@ -116,6 +116,7 @@ def test_what_ends_by_the_clock_before_the_next_change_is_right(reconcile: Any, 
     assert explored.runs
 
 
+@pytest.mark.wide
 def test_what_never_ends_after_a_jump_is_found() -> None:
     """The clock is beyond the window when the program looks again."""
     with pytest.raises(simulation.Refuted, match=r"without faults: .*'expired for"):

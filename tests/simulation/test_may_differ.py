@@ -39,6 +39,7 @@ def test_declaration_allows_nothing_else(declared: str) -> None:
         explore(declared)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("declared", "said"),
     [

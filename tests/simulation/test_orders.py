@@ -66,6 +66,7 @@ async def new_owners(world: simulation.World) -> None:
 LATE = "commit_last(1)"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("order", ["nothing", "term"])
 def test_late_call_of_the_same_term_is_found(order: str) -> None:
     """It has the term of the later calls, so the term alone does not reject it."""

@@ -119,6 +119,7 @@ async def creates(process: simulation.Process, found: headway.Resource[Disk]) ->
     await process.outside.create(found.name)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("outside", [Slotted, SlottedChild, SlottedData])
 def test_attributes_in_slots_are_compared(outside: Any) -> None:
     with pytest.raises(simulation.Refuted, match=r"the outside world is {.*'disks': \['a', 'a'\]"):
@@ -247,6 +248,7 @@ async def one_after_the_other(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("key", ["uid", "name"])
 def test_report_says_what_is_not_compared_after_a_restore(key: str) -> None:
     """A disk that users must make again has another uid, and so is charged again."""

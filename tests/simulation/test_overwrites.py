@@ -96,6 +96,7 @@ def test_change_destroyed_in_every_run_is_found_with_both_sides() -> None:
     ]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("how", ["versioned", "owner"])
 def test_controller_that_keeps_or_owns_the_field_is_not_accused(how: str) -> None:
     simulation.explore(program(how), one_profile, outside=Registry, seconds=0)

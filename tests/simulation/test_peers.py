@@ -21,6 +21,7 @@ def findings(plan: str, peers: Mapping[str, Peer], scenario: simulation.Scenario
     return list(result.findings)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "plan",
     [
@@ -77,6 +78,7 @@ async def leader(world: World) -> str:
         await world.sleep(1.0)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "plan",
     [

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import pytest
@@ -38,6 +40,7 @@ print(len(simulation.explore(app, scenario, seconds=0.5).plans))
 """
 
 
+@pytest.mark.wide
 def test_progress_is_one_line_of_a_terminal_and_leaves_none(tmp_path: Path) -> None:
     """Standard error is a terminal of 40 columns here."""
     ours, theirs = os.openpty()

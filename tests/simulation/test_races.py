@@ -115,6 +115,7 @@ async def writes_over_its_version(rt: headway.Runtime, team: Any, _: Any, proces
         await rt.client.write(team)
 
 
+@pytest.mark.wide
 def test_end_that_depends_on_the_pace_of_users_is_found() -> None:
     found = refuted(leaves_the_old_account, two_notes)
     assert str(found.plan) == "spaced(2.0)"
@@ -190,6 +191,7 @@ async def a_team_makes_room(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("may_differ", [[], ["order(Account)"], ["order(Account.login)"]])
 def test_name_of_a_pool_that_is_given_out_again_is_counted_for_its_owner(may_differ: list[str]) -> None:
     """The call for one team fails, so it gets the last name, and not its own one, which the last team gets."""
@@ -204,6 +206,7 @@ async def gives_the_first_free_name_and_a_cable(rt: headway.Runtime, team: Any, 
     await rt.apply(account.new(f"cable-of-{port.name}", Account(login="cable"), owner=port))
 
 
+@pytest.mark.wide
 def test_resource_of_a_name_of_a_pool_is_counted_for_the_first_owner() -> None:
     made = program(gives_the_first_free_name_and_a_cable)
     for plan in ONE_CREATION_FAILS:
@@ -244,6 +247,7 @@ def test_value_that_is_taken_away_again_is_no_allocation() -> None:
 # --- another writer ---
 
 
+@pytest.mark.wide
 def test_write_that_destroys_another_writers_change_is_found() -> None:
     found = refuted(writes_back_all_it_has_read, one_team, plan="conflict(3)")
     (finding,) = found.findings
@@ -287,6 +291,7 @@ def test_late_call_at_an_api_with_keys_is_judged() -> None:
         simulation.explore(program(keeps_a_disk), come_and_go, outside=Keyed, plan="commit_last(3)")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("key", ["", None])
 def test_parameter_that_is_passed_its_default_counts_as_left_out(key: str | None) -> None:
     class Keyed(Mail):
@@ -342,6 +347,7 @@ async def orders_by_the_list(rt: headway.Runtime, team: Any, account: Any, proce
     await rt.apply(account.new(team.name, Account(login="ordered"), owner=team))
 
 
+@pytest.mark.wide
 def test_call_that_a_restore_makes_a_program_repeat_is_found_if_it_could_have_looked() -> None:
     """The control, whose store is restored when all work is done, orders twice as well."""
     restored = "restore(2, 3)"
@@ -366,6 +372,7 @@ async def made_again(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("how", "scenario", "is_right"),
     [

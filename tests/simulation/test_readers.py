@@ -179,6 +179,7 @@ WHERE = pytest.mark.parametrize("where", ["beside", "source", "daemon"])
 RIGHT = pytest.mark.parametrize("how", [by_notify, pytest.param(by_subscription, marks=pytest.mark.wide)])
 
 
+@pytest.mark.wide
 @RIGHT
 def test_right_mirror_is_accepted_after_a_crash_and_a_restore(how: simulation.Beside) -> None:
     explore("beside", how, plan="crash_before(2); restore(3, 6)")
@@ -198,6 +199,7 @@ def test_deletion_that_a_mirror_misses_while_its_process_is_down_is_found(where:
     assert f"{how.__name__ if where == 'beside' else 'mirror'}" in str(refuted.value)
 
 
+@pytest.mark.wide
 def test_subscription_goes_on_with_a_snapshot_after_its_history_is_lost() -> None:
     """The deletion is in no history any more, and so in no event."""
     deletion = "history_lost('mesh.Route', 6)"
@@ -215,6 +217,7 @@ def test_right_mirror_is_accepted_under_every_fault(where: str, how: simulation.
     assert explore(where, how).complete
 
 
+@pytest.mark.wide
 def test_function_that_fails_after_a_fault_ends_its_process() -> None:
     """The next life begins a second later, and later each time. One that fails in every life does not recover."""
 

@@ -52,6 +52,7 @@ async def a_worker_falls_silent(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_what_time_has_ended_may_be_created_again_when_the_clock_jumps_back() -> None:
     result = simulation.run(
         simulation.Setting(app=seating, scenario=a_worker_falls_silent), simulation.Plan.parse("wall_jump(4, -600.0)")

@@ -269,6 +269,7 @@ async def slow_is_bad(rt: headway.Runtime, request: headway.Request[Team], accou
         await rt.apply(account.new("late", Account(login="late")))
 
 
+@pytest.mark.wide
 def test_exploration_tells_the_story_of_the_simplest_plan() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(program(slow_is_bad), one_team, outside=Cloud)

@@ -69,6 +69,7 @@ class Bank:
             self.charged.append(name)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("by_generation", [False, True])
 def test_key_that_a_change_renews_is_found_after_a_crash(by_generation: bool) -> None:
     """The users' next change comes while the killed process is away."""
@@ -109,6 +110,7 @@ class Doors:
             self.notes[name] = text
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("rises", [False, True])
 def test_order_that_does_not_rise_with_the_content_is_found(rises: bool) -> None:
     async def puts(rt: headway.Runtime, team: Any, _: object, doors: Doors) -> None:
@@ -147,6 +149,7 @@ async def one_moves_on(world: simulation.World) -> None:
         await world.wait_idle()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("plan", ["crash_after(3)", "answer_late(3, 1.0)", "answer_late(3, 10.0)", "answer_lost(3)"])
 def test_concurrent_reconcile_may_read_before_the_reply_to_a_write_has_come(plan: str) -> None:
     """No one in the process knows of the write yet; and a reply that comes late is no reading of an older state."""

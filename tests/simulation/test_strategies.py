@@ -53,6 +53,7 @@ def test_desired_payload_is_valid_and_has_the_given_values(house: House) -> None
 WIDE = [pytest.param(name, marks=pytest.mark.wide) for name in ("doors", "size", "owners", "main")]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["built", *WIDE])
 def test_every_field_is_set_in_some_payload(name: str) -> None:
     assert getattr(find(simulation.desired(HOUSE), lambda house: bool(getattr(house, name))), name)

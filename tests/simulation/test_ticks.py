@@ -84,12 +84,14 @@ async def scenario(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_creation_within_a_sweep_is_found() -> None:
     """The sweep has listed the resources, and then lists a machine whose resource it has not seen."""
     with pytest.raises(simulation.Refuted, match="outside"):
         simulation.explore(sweeping(cloud_first=False), scenario, outside=Cloud, plan="change_in_tick(2, 2)")
 
 
+@pytest.mark.wide
 def test_sweep_that_lists_the_cloud_first_passes() -> None:
     for plan in ("change_in_tick(2, 1)", "change_in_tick(2, 2)"):
         assert simulation.explore(sweeping(cloud_first=True), scenario, outside=Cloud, plan=plan).runs
@@ -150,6 +152,7 @@ async def provisioned(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_tick_between_two_calls_of_a_reconcile_is_found() -> None:
     """The sweep removes a machine that is made, but not recorded yet. The program makes it again, without its data."""
     app = provisioning(by_policy=True)

@@ -120,6 +120,7 @@ def rolling(make: Make) -> simulation.Scenario:
     return scenario
 
 
+@pytest.mark.wide
 def test_new_program_that_trusts_the_old_status_is_refuted() -> None:
     """The comparison with the new program running from the start shows it: every run of the scenario ends the same."""
     with pytest.raises(simulation.Refuted) as caught:
@@ -130,6 +131,7 @@ def test_new_program_that_trusts_the_old_status_is_refuted() -> None:
     simulation.explore(old, at_once(new(trusts_status=True)), seconds=0, without=["new_from_start"])
 
 
+@pytest.mark.wide
 def test_new_program_that_looks_at_the_outputs_passes() -> None:
     simulation.explore(old, at_once(new()), seconds=0)
 
@@ -270,6 +272,7 @@ def _crew(name: str) -> Any:
     return V2.payload(members=[Member(name=name)])
 
 
+@pytest.mark.wide
 def test_upgrade_to_another_version_of_a_type_passes_with_a_converter() -> None:
     simulation.explore(versions("old"), two_versions(versions("new")), seconds=0)
 

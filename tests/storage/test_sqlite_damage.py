@@ -88,6 +88,7 @@ async def _check_each(tmp_path: Path, chosen: Iterable[tuple[int, int]], *, comp
     return reported
 
 
+@pytest.mark.wide
 async def test_check_of_a_store_with_a_wrong_bit_ends_in_a_report(tmp_path: Path) -> None:
     size = await _store(tmp_path / "a.db")
     draw = random.Random(6)
