@@ -320,5 +320,5 @@ async def test_p4_thousand_handles_of_one_question_share_one_stream_and_one_answ
         assert await received(updates) == handles
         await staff.write_team("core")
         assert await received(updates) == handles
-        assert len(cache._answers._answers) == 1
+        assert len({each._answer for each in handles}) == 1
         assert staff.channel.opened.count((staff.team.kind, False)) == 1
