@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from headway.client import call_service
 from headway.engine import Extension, Host
 from headway.errors import (
     Closed,
+    CommitRefused,
     DeclarationError,
     FailedPrecondition,
     InvalidArgument,
@@ -24,9 +25,10 @@ from headway.errors import (
     PermissionDenied,
 )
 from headway.protobuf import field, message
-from headway.resource import Key, Kind, ResourceType, pb
+from headway.resource import PARTITION, Key, Kind, ResourceType, pb
 from headway.rpc import open_channel
 from headway.service import AccessChecks, WriteRules
+from headway.storage import Change, Claim, CommitRule, Stored, rules_of
 
 
 @message(name="test.counting.Request")
@@ -272,6 +274,7 @@ async def test_rules_of_an_extension_refuse_writes() -> None:
 
         @override
         def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
+            assert kind == task_type.kind or key[0] == "kept"
             if key[0] == "kept" and not access.privileged:
                 raise FailedPrecondition("kept")
 
@@ -287,9 +290,20 @@ async def test_rules_of_an_extension_refuse_writes() -> None:
             if type is task_type and type.view(stored).data.done and not type.view(resource).data.done:
                 raise FailedPrecondition("done already")
 
-    extension = Extension(apps=[tasks], rules=[OnceDone()])
+    class NeverThird(WriteRules):
+        """It names no kinds, so it is asked about all of them."""
+
+        @override
+        def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
+            if key[2] == "third":
+                raise FailedPrecondition("no third")
+
+    extension = Extension(apps=[tasks], rules=[OnceDone(), NeverThird()])
     async with headway.open_engine("memory:", app, extensions=[extension]) as engine:
         client = engine.client
+        await client.write(PARTITION.new("team"))
+        with pytest.raises(FailedPrecondition, match="no third"):
+            await client.write(PARTITION.new("third"))
         with pytest.raises(FailedPrecondition, match="begun as done"):
             await client.write(task_type.new("first", Task(done=True)))
         task = await client.write(task_type.new("first"))
@@ -302,6 +316,55 @@ async def test_rules_of_an_extension_refuse_writes() -> None:
             await client.delete(task_type.id("first", partition="kept"))
         with pytest.raises(FailedPrecondition, match="kept"):
             await client.write(task_type.new("first", partition="kept"))
+
+
+async def test_commit_that_a_rule_of_an_extension_refuses_has_certainly_no_effect() -> None:
+    """Otherwise a controller in another process would hold all its keys, and raise its fence."""
+
+    @headway.message
+    class Frost:
+        pass
+
+    tasks = headway.App("tasks")
+    job = tasks.type("tasks", "v1", "Frost", Frost)
+
+    class Frozen(CommitRule):
+        kinds = frozenset({job.kind})
+        active = True
+
+        @override
+        def begin(self, stored: Stored) -> None: ...
+
+        @override
+        def claims(self, changes: Sequence[Change]) -> Sequence[Claim]:
+            if any(each.kind == job.kind for each in changes):
+                raise CommitRefused("jobs are frozen")
+            return ()
+
+        @override
+        def follow(self, changes: Sequence[Change]) -> None: ...
+
+        @override
+        def count(self, growing: Sequence[tuple[Kind, Key]] | None) -> bool:
+            return False
+
+        @override
+        def refused(self, error: CommitRefused) -> None: ...
+
+    async def freeze(host: Host) -> None:
+        rules = rules_of(host.backend)
+        assert rules is not None
+        rules.add(Frozen())
+
+    network = headway.Network(["127.0.0.1:0"], insecure=True)
+    async with (
+        headway.open_engine("memory:", tasks, network=network, extensions=[Extension(openings=[freeze])]) as engine,
+        headway.connect(engine.addresses, tasks) as client,
+    ):
+        for each in (engine.client, client):
+            with pytest.raises(CommitRefused, match="jobs are frozen") as refused:
+                await each.write(job.new("first"))
+            assert type(refused.value) is CommitRefused
 
 
 async def test_host_tells_when_the_engine_listens_and_ends() -> None:
@@ -370,7 +433,7 @@ async def test_workers_run_the_controllers_and_tasks_of_extensions() -> None:
             host.backend  # noqa: B018  # raises
 
 
-@pytest.mark.parametrize("name", ["late_apps", "services", "open_services", "wraps"])
+@pytest.mark.parametrize("name", ["late_apps", "services", "open_services", "wraps", "rules"])
 async def test_workers_refuse_what_belongs_to_the_process_with_the_store(name: str) -> None:
     given: dict[str, Any] = {name: [app]}
     with pytest.raises(DeclarationError, match=f"extensions of open_workers have apps and tasks, and {name} belong to"):

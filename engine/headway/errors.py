@@ -190,11 +190,13 @@ class TooLarge(CallerError, ValueError):
 class CommitRefused(CallerError):
     """A rule of the store, such as a `QuotaExceeded`, has refused a write. Nothing was written.
 
+    A subclass takes its arguments by position, and passes all of them on. A client in another process gets this class.
+
     Attributes:
         reason: the name of the reason, as over gRPC and HTTP.
     """
 
-    reason = ""
+    reason = "COMMIT_REFUSED"
 
 
 class QuotaExceeded(CommitRefused):

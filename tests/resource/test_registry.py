@@ -25,7 +25,9 @@ from headway.resource import (
     ResourceType,
     Scope,
     TypeName,
+    is_builtin,
 )
+from headway.resource._builtin_types import BUILTIN_TYPES
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
 BUILTIN: list[ResourceType[Any]] = [TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD]
@@ -74,6 +76,18 @@ def test_registry_contains_the_built_in_types() -> None:
     for group in ("internal", "tenancy", "peering"):
         with pytest.raises(DeclarationError, match=f"group '{group}' is reserved by Headway; choose another"):
             Registry().register(ResourceType(group, "v1", "Note", Note))
+
+
+def test_add_on_that_is_imported_after_a_registry_is_made_adds_its_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program makes its app before it imports, say, `headway.pauses`."""
+    known, late = registry(), ResourceType("internal", "v1", "Late", Note)
+    hidden = known.of_known(lambda _: True)
+    monkeypatch.setitem(BUILTIN_TYPES, late.name, late)
+    assert known.resolve(late.name) is late
+    assert late in [*known]
+    assert late.name in known
+    assert is_builtin(late)
+    assert hidden.find(late.name) is None
 
 
 def test_new_versions_of_partitions_and_namespaces_can_be_registered() -> None:

@@ -90,6 +90,11 @@ class PassingChannel(Channel):
         """The timeout of the inner channel's calls."""
         return timeout_of(self.inner)
 
+    @property
+    def lasting_leases(self) -> bool:
+        """True if leases held through the inner channel don't expire."""
+        return bool(getattr(self.inner, "lasting_leases", False))
+
     @override
     async def unary(self, path: str, request: Any, reply_type: type[Any], *, metadata: Metadata | None = None) -> Any:
         return await self.inner.unary(path, request, reply_type, metadata=metadata)

@@ -182,7 +182,7 @@ def row_of(error: BaseException) -> Row | None:
     """Return the forms of an error, or None if a service may not raise it."""
     row = next((row for row in ROWS if isinstance(error, row.error)), None)
     if row is not None and isinstance(error, CommitRefused):
-        return row._replace(reason=Reason.__members__.get(error.reason))
+        return row._replace(reason=Reason.__members__.get(error.reason, Reason.COMMIT_REFUSED))
     return row
 
 

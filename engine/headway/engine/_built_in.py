@@ -67,6 +67,7 @@ def of_workers(
 
 def comparison_of(types: Iterable[ResourceType[Any]], topics: Iterable[Topic[Any]] = ()) -> Comparison:
     """Return the comparison of a program's types and topics with those of the servers of a channel."""
+    # A client lists and deletes resources of these types, too, whether or not its program imports them.
     from headway.versions import Comparison
 
     return Comparison(types, topics)

@@ -34,7 +34,7 @@ _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
 
 
-@check_options((*ConnectionOptions.__annotations__, "tracing"))
+@check_options(ConnectionOptions.__annotations__)
 @async_block
 async def connect(
     endpoints: str | Sequence[str],

@@ -153,7 +153,7 @@ def check_extensions(given: object, *, workers: bool = False) -> None:
             f"{repr_text(wrong[0] if wrong else given)}"
         )
     for each in given if workers else ():  # type: ignore[attr-defined]  # a Sequence
-        only_engine = ("late_apps", "services", "open_services", "wraps", "encoders", "openings")
+        only_engine = ("late_apps", "services", "open_services", "wraps", "encoders", "openings", "rules")
         if has := [name for name in only_engine if getattr(each, name)]:
             raise DeclarationError(
                 f"extensions of open_workers have apps and tasks, and {has[0]} belong to the process with the store: "

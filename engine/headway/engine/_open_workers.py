@@ -99,7 +99,16 @@ async def open_workers(
             named = bare if (metadata := token_metadata(connection.token)) is None else WithMetadata(bare, metadata)
             channel = around.channel(named, remote=True, asks=True)
             client = Client(channel, registry)
-            host = Host(None, registry, report, client, process=name, journal=recorded, loading=freeze.load)
+            host = Host(
+                None,
+                registry,
+                report,
+                client,
+                process=name,
+                journal=recorded,
+                loading=freeze.load,
+                topics=program.topics,
+            )
             host.channel = channel
             async with (
                 recorded_events(channel, registry, report) as events,

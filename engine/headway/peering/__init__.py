@@ -43,6 +43,7 @@ from headway.peering._types import copies_partition as copies_partition
 from headway.peering._types import peering_of as peering_of
 from headway.peering._types import state_of as state_of
 from headway.peering._write_rules import MAX_EXPORTS as MAX_EXPORTS
+from headway.peering._write_rules import PeeringRules as PeeringRules
 from headway.peering.links import NOTIFIED as NOTIFIED
 from headway.peering.links import PEER_STREAM as PEER_STREAM
 from headway.peering.links import STATE_KIND as STATE_KIND

@@ -8,6 +8,7 @@ quotas and what they count, and refuses the commits that have no room. Read `_li
 """
 
 from headway._gen.headway.tenancy.v1 import Quota as Quota
+from headway.quotas._checks import QuotaRules as QuotaRules
 from headway.quotas._client import QuotaInfo as QuotaInfo
 from headway.quotas._client import list_quotas as list_quotas
 from headway.quotas._extension import quotas_extension as quotas_extension

@@ -32,18 +32,21 @@ PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CL
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
 """The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
 
-BUILTIN_TYPES: list[ResourceType[Any]] = [TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD]
+BUILTIN_TYPES: dict[tuple[str, str, str], ResourceType[Any]] = {
+    each.name: each for each in (TOMBSTONE, PARTITION, NAMESPACE, EVENT, CONTROLLER_RECORD)
+}
+"""The types by name. Every registry looks here, too: an add-on may be imported after a program has made its app."""
 
 RESERVED_GROUPS = frozenset({"internal", "tenancy", "pause", "event", "peering"})
 """The groups in which programs cannot declare types: those of the built-in types, also of add-ons not yet imported."""
 
 
 def builtin(type: ResourceType[T]) -> ResourceType[T]:
-    """Add an add-on's own type, in a reserved group, to all registries that are made from now on, and return it."""
-    BUILTIN_TYPES.append(type)
+    """Add an add-on's own type, in a reserved group, to all registries, and return it."""
+    BUILTIN_TYPES[type.name] = type
     return type
 
 
 def is_builtin(type: ResourceType[Any]) -> bool:
     """Return True for a type of Headway, which every registry has."""
-    return type.name.group in RESERVED_GROUPS and (type in BUILTIN_TYPES or type.kind not in UNIT_KINDS)
+    return type.name.group in RESERVED_GROUPS and (type.name in BUILTIN_TYPES or type.kind not in UNIT_KINDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headway.base import did_you_mean
@@ -21,7 +21,8 @@ class Registry:
     """
 
     def __init__(self) -> None:
-        self._types: dict[tuple[str, str, str], ResourceType[Any]] = {type.name: type for type in BUILTIN_TYPES}
+        self._types: dict[tuple[str, str, str], ResourceType[Any]] = {}
+        self._builtin: Mapping[tuple[str, str, str], ResourceType[Any]] = BUILTIN_TYPES
         self.declared: dict[Kind, Any] = {}
         # True while no type of a program is registered.
         self._declares_none = True
@@ -37,9 +38,9 @@ class Registry:
         """
         if not isinstance(type, ResourceType):
             raise DeclarationError(f"expected a headway.ResourceType, got {type!r}")
-        if type.name in self._types:
+        if (taken := self.find(type.name)) is not None:
             raise DeclarationError(
-                f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
+                f"type {type.name} is registered already, with payload {taken.payload.__name__}; "
                 "use that one, or register this one under another version or kind"
             )
         if type.name.group in RESERVED_GROUPS and type.kind not in UNIT_KINDS and not reserved:
@@ -48,7 +49,7 @@ class Registry:
             )
         if type.scope is Scope.UNDEFINED:
             raise DeclarationError(f"type {type.name}: scope must be CLUSTER, PARTITION or NAMESPACE")
-        for other in self._types.values():
+        for other in self:
             if other.kind == type.kind and other.scope is not type.scope:
                 raise DeclarationError(
                     f"type {type.name}: scope {type.scope.name} must be {other.scope.name}, like {other.name}: "
@@ -64,7 +65,7 @@ class Registry:
 
     def find(self, name: tuple[str, str, str]) -> ResourceType[Any] | None:
         """Return the type with this name, which may be a plain tuple, or None."""
-        return self._types.get(name)
+        return self._types.get(name) or self._builtin.get(name)
 
     def resolve(self, name: TypeName, may_know: Callable[[TypeName], bool] | None = None) -> ResourceType[Any]:
         """Return the type with this name.
@@ -73,7 +74,7 @@ class Registry:
             InvalidArgument: The type is not registered. The message lists the registered types that ``may_know``
                 accepts.
         """
-        found = self._types.get(name)
+        found = self.find(name)
         if found is None:
             named = [known.name for known in self if known.name.group != "internal"]
             hint = did_you_mean(str(name), [str(each) for each in named if may_know is None or may_know(each)])
@@ -85,13 +86,13 @@ class Registry:
     def of_known(self, may_know: Callable[[TypeName], bool]) -> Registry:
         """Return a registry of the types that ``may_know`` accepts, for errors that must not name any other type."""
         made = Registry()
-        made._types = {name: type for name, type in self._types.items() if may_know(type.name)}
+        made._types, made._builtin = {each.name: each for each in self if may_know(each.name)}, {}
         made.declared = self.declared
         made._declares_none = self._declares_none
         return made
 
     def __iter__(self) -> Iterator[ResourceType[Any]]:
-        return iter(self._types.values())
+        return iter([*self._builtin.values(), *self._types.values()])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._types
+        return name in self._types or name in self._builtin

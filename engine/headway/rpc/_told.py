@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpclib import GRPCError
 
 from headway.api import Code, FailedCall, Interrupted, NotBegun, Reason, answer_of, closed, not_served, of_call
-from headway.errors import HeadwayError, NotHeadway, QuotaExceeded, RateLimited, TooLarge
+from headway.errors import CommitRefused, HeadwayError, NotHeadway, QuotaExceeded, RateLimited, TooLarge
 from headway.rpc import _channel
 from headway.rpc._limited import Limited
 from headway.rpc._refusals import refusal_of
@@ -33,6 +33,8 @@ def _told(error: GRPCError, code: Code, message: str) -> HeadwayError:
     reason = None if refusal is None else refusal.reason
     if refusal is not None and reason is Reason.QUOTA_EXCEEDED and (quota := refusal.quota) is not None:
         return QuotaExceeded(message, quota.name, quota.what, quota.limit, quota.use, quota.adds)
+    if reason is Reason.COMMIT_REFUSED:
+        return CommitRefused(message)
     if isinstance(error, _channel.NotHttp2 | _channel.NotGrpc):
         return NotHeadway(f"{message}: give the address of a Headway engine")
     if isinstance(error, _channel.NotServed):

@@ -131,7 +131,6 @@ class AccessChecks:
         caller_name: the caller as the journal names it, such as ``token ada``; empty if everyone may do everything.
         privileged: True for Headway's own controllers. Rules of extensions may refuse to others what these write.
         rules: the rules of extensions for writes.
-        ruled_kinds: the kinds of these rules.
     """
 
     def __init__(
@@ -143,7 +142,6 @@ class AccessChecks:
         rules: Sequence[WriteRules] = (),
     ) -> None:
         self.privileged, self.rules = privileged, rules
-        self.ruled_kinds = frozenset(kind for each in rules for kind in each.kinds)
         self._permissions = permissions
         self.registry = registry
         self.restricted = permissions is not None
@@ -309,11 +307,12 @@ class AccessChecks:
 class WriteRules:
     """Rules for what callers write, such as for one kind. Each method raises a `HeadwayError` to refuse.
 
-    The methods are called after the caller's rights to the resource are checked: for the ``kinds``, and for every kind
-    in a partition other than the default one. ``access.privileged`` is True for a write of Headway's own controllers.
+    The methods are called after the caller's rights to the resource are checked: for the ``kinds``, or every kind if
+    they are None, and for all kinds in partitions other than the default one. ``access.privileged`` is True for a write
+    of Headway's own controllers.
     """
 
-    kinds: frozenset[Kind] = frozenset()
+    kinds: frozenset[Kind] | None = None
 
     def check_key(self, access: AccessChecks, kind: Kind, key: Key) -> None:
         """Refuse a Write, a WriteStatus or a Delete of a resource with this key, whatever it contains."""

@@ -121,7 +121,9 @@ def admit_id(
 
 def rules_for(access: AccessChecks, kind: Kind, key: Key) -> Sequence[WriteRules]:
     """Return the rules of extensions for a write of this key. Most writes have none."""
-    return access.rules if kind in access.ruled_kinds or key[0] not in _ORDINARY_PARTITIONS else ()
+    if key[0] not in _ORDINARY_PARTITIONS:
+        return access.rules
+    return [each for each in access.rules if each.kinds is None or kind in each.kinds]
 
 
 def admit_resource(context: Context, resource: pb.Resource | None, fence: pb.Fence | None = None) -> Steps[Admitted]:

@@ -8,7 +8,7 @@ changes. On a store that several processes share, the commit also compares what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from headway.errors import CommitRefused
@@ -16,8 +16,11 @@ from headway.protobuf import encode
 from headway.resource import Key, Kind, Within, pb
 from headway.storage._tables import Effect, ResourceTables
 
-_REMEMBERED = 4096
-"""The number of resources whose sizes are remembered."""
+_REMEMBERED = 8 << 20
+"""The bytes of the resources whose sizes are remembered."""
+
+_ENTRY = 500
+"""The bytes of such a resource beside those that are stored."""
 
 
 class Change(Protocol):
@@ -139,7 +142,7 @@ class Rules:
         self._rules: tuple[CommitRule, ...] = ()
         self._stored = stored
         self._in_thread = in_thread
-        # The rules that have begun.
+        # The rules that have begun. The others are not asked.
         self._begun: tuple[CommitRule, ...] | None = None
         self.active = False
         self.kinds: frozenset[Kind] = frozenset()
@@ -187,17 +190,17 @@ class Rules:
 
     def claims(self, changes: Sequence[Change]) -> Sequence[Claim]:
         """Return what all rules say about a commit. Raise CommitRefused if one refuses it."""
-        return [claim for each in self._rules for claim in each.claims(changes)]
+        return [claim for each in self._begun or () for claim in each.claims(changes)]
 
     def follow(self, changes: Sequence[Change]) -> None:
         """Let the rules follow the changes of a commit that is made."""
-        for each in self._rules:
+        for each in self._begun or ():
             each.follow(changes)
         self._demand()
 
     def count(self, growing: Sequence[tuple[Kind, Key]] | None = None) -> bool:
         """Take one step of a count. Return False if nothing is left to count."""
-        return any(each.count(growing) for each in self._rules)
+        return any(each.count(growing) for each in self._begun or ())
 
     def refused(self, error: CommitRefused) -> None:
         """Note that a commit was refused."""
@@ -205,7 +208,7 @@ class Rules:
             each.refused(error)
 
     def _demand(self) -> None:
-        self.active = any(each.active for each in self._rules)
+        self.active = any(each.active for each in self._begun or ())
 
 
 def stored_size(resource: pb.Resource) -> int:
@@ -215,11 +218,12 @@ def stored_size(resource: pb.Resource) -> int:
 
 
 class _TableChange:
-    __slots__ = ("_size", "key", "kind", "new", "old")
+    __slots__ = ("_bytes", "_sizes", "key", "kind", "new", "old")
 
-    def __init__(self, effect: Effect, size: Callable[[pb.Resource], int]) -> None:
+    def __init__(self, effect: Effect, sizes: _Sizes) -> None:
         self.kind, self.key, self.old, self.new = effect
-        self._size = size
+        self._sizes = sizes
+        self._bytes: int | None = None
 
     @property
     def resources(self) -> int:
@@ -227,8 +231,38 @@ class _TableChange:
 
     @property
     def bytes(self) -> int:
-        size = self._size
-        return (0 if self.new is None else size(self.new)) - (0 if self.old is None else size(self.old))
+        if self._bytes is None:
+            # A replaced resource is not asked for again, unless the commit is refused.
+            before = 0 if self.old is None else self._sizes.take(self.old)
+            self._bytes = (0 if self.new is None else self._sizes.keep(self.new)) - before
+        return self._bytes
+
+
+class _Sizes:
+    """The sizes of the resources stored last, so that the next commit does not encode what it replaces."""
+
+    def __init__(self) -> None:
+        # By the ids of the objects, which it keeps alive.
+        self._known: dict[int, tuple[pb.Resource, int]] = {}
+        self._bytes = 0
+
+    def keep(self, resource: pb.Resource) -> int:
+        """Return the size of a resource, and remember it."""
+        size = self.take(resource)
+        self._bytes += size + _ENTRY
+        if self._bytes > _REMEMBERED:
+            self._known.clear()
+            self._bytes = size + _ENTRY
+        self._known[id(resource)] = (resource, size)
+        return size
+
+    def take(self, resource: pb.Resource) -> int:
+        """Return the size of a resource, and forget it."""
+        known = self._known.pop(id(resource), None)
+        if known is None:
+            return stored_size(resource)
+        self._bytes -= known[1] + _ENTRY
+        return known[1]
 
 
 class TableContent(Stored):
@@ -242,9 +276,7 @@ class TableContent(Stored):
     def __init__(self, tables: ResourceTables, step: int = 200) -> None:
         self._tables = tables
         self._step = step
-        # By the ids of the objects, which it keeps alive. So no write encodes a resource twice, and the next one does
-        # not encode what it replaces.
-        self._sizes: dict[int, tuple[pb.Resource, int]] = {}
+        self._sizes = _Sizes()
 
     def next_kind(self, kind: Kind) -> Kind | None:
         return next((each for each in self._tables.kinds() if each > kind), None)
@@ -259,12 +291,4 @@ class TableContent(Stored):
 
     def changes(self, effects: Iterable[Effect]) -> Sequence[Change]:
         """Return changes of these tables, as rules see them."""
-        return [_TableChange(each, self._size) for each in effects]
-
-    def _size(self, resource: pb.Resource) -> int:
-        known = self._sizes.get(id(resource))
-        if known is None:
-            if len(self._sizes) >= _REMEMBERED:
-                self._sizes.clear()
-            known = self._sizes[id(resource)] = (resource, stored_size(resource))
-        return known[1]
+        return [_TableChange(each, self._sizes) for each in effects]

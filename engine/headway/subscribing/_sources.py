@@ -176,7 +176,7 @@ class _Tail:
         within = self.parts[0].within if len(self.parts) == 1 else Within()
         # First, because the store refuses a position of another store, whose revision means nothing here.
         self.watch = await backend.watch(self.type.kind, within, after)
-        self.watch = self._form.resumed(self.watch, after)
+        self.watch = self._form.resumed(self.watch, after._replace(versions=""))
 
     def close(self) -> None:
         if self.watch is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headway.peering import PeerLinks
 
 
-@check_options((*EngineOptions.__annotations__, "wrap_channel", "peer_links", "check_isolation"))
+@check_options(EngineOptions.__annotations__)
 @async_block
 async def open_engine(
     store: str | AbstractAsyncContextManager[Backend],

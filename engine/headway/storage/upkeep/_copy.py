@@ -76,7 +76,12 @@ async def copy_store(source: Backend, target: Backend, *, progress: OnProgress |
     steps = _Steps(progress, {} if progress is None else await _totals(source, kinds))
     if _QUOTA_KIND in kinds and rules_of(target) is None:
         raise InvalidArgument("the source has quotas, which the target does not keep: it takes no rules of commits")
-    for kind in sorted({*kinds, *(await target.kinds())} - {UNFINISHED_KIND}):
+    # Quotas come last, so that they do not refuse what the source has. Those that a stopped copy has left may be other
+    # ones than the source has now.
+    copied.written += await _remove_all(target, _QUOTA_KIND)
+    for kind in sorted(
+        {*kinds, *(await target.kinds())} - {UNFINISHED_KIND}, key=lambda kind: (kind == _QUOTA_KIND, kind)
+    ):
         written, count = await _copy_kind(source, target, kind, steps)
         copied.written += written
         copied.resources[kind] = count
@@ -148,6 +153,15 @@ async def _raise(target: Backend, fence: Fence) -> int:
         # An earlier, stopped copy has already raised it.
         return 0
     return 1
+
+
+async def _remove_all(target: Backend, kind: Kind) -> int:
+    """Remove the resources of a kind from the target. Return their number."""
+    there = list((await _between(target, kind, None, None)).values())
+    for start in range(0, len(there), MOST_OPERATIONS):
+        page = there[start : start + MOST_OPERATIONS]
+        await target.commit([Remove(kind, resource_key(each), _uid(each), each.version) for each in page])
+    return len(there)
 
 
 async def _copy_kind(source: Backend, target: Backend, kind: Kind, steps: _Steps) -> tuple[int, int]:

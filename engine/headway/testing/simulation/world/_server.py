@@ -17,8 +17,9 @@ from headway.controller import App
 from headway.engine import Engine, Timing
 from headway.errors import StoreUnusable
 from headway.events import ignore
+from headway.peering import PeeringRules
 from headway.protobuf import copy_message
-from headway.quotas import QuotaService, rule_of
+from headway.quotas import QuotaRules, QuotaService, rule_of
 from headway.resource import TOMBSTONE, Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService, StoreService, TypesService
@@ -458,7 +459,12 @@ class OwnServices(PassingChannel):
             self.over(
                 _Creations(
                     InProcessChannel(
-                        ResourceService(store, self._types, forms=Versions(self._types)),
+                        ResourceService(
+                            store,
+                            self._types,
+                            forms=Versions(self._types),
+                            rules=[QuotaRules(store), PeeringRules()],
+                        ),
                         LeaseService(store),
                         StoreService(store, self._types),
                         QuotaService(store, self._types),

@@ -67,6 +67,12 @@ class Reason(betterproto2.Enum):
     Repeating it does not help until something is deleted or the quota is raised.
     """
 
+    COMMIT_REFUSED = 10
+    """
+    RESOURCE_EXHAUSTED: a rule of the store has refused the write, which is not
+    stored.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -80,6 +86,7 @@ class Reason(betterproto2.Enum):
             7: "REASON_COPIES",
             8: "REASON_LIMITED",
             9: "REASON_QUOTA_EXCEEDED",
+            10: "REASON_COMMIT_REFUSED",
         }
 
     @classmethod
@@ -95,6 +102,7 @@ class Reason(betterproto2.Enum):
             "REASON_COPIES": 7,
             "REASON_LIMITED": 8,
             "REASON_QUOTA_EXCEEDED": 9,
+            "REASON_COMMIT_REFUSED": 10,
         }
 
 
