@@ -100,15 +100,15 @@ class Steps:
 
         return both
 
-    def unary(self, unary: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        """Return a channel's unary call, with two steps if it changes the store."""
+    def answer(self, answer: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        """Return a channel's answer to a unary call, with two steps if it changes the store."""
 
-        @functools.wraps(unary)
-        async def stepped(channel: InProcessChannel, path: str, request: Any, *rest: Any, **named: Any) -> Any:
-            name = _change(path, request)
+        @functools.wraps(answer)
+        async def stepped(channel: InProcessChannel, path: str, *rest: Any) -> Any:
+            name = _change(path, rest[-1])
             if name is not None:
                 self.reach(f"{name} sent")
-            reply = await unary(channel, path, request, *rest, **named)
+            reply = await answer(channel, path, *rest)
             if name is not None:
                 self.reach(f"{name} acknowledged")
             return reply
@@ -130,7 +130,7 @@ def _change(path: str, request: Any) -> str | None:
 def step_through(steps: Steps, stack: ExitStack) -> None:
     """Make every change of the store and of a process a step."""
     for owner, name, stepped in (
-        (InProcessChannel, "unary", steps.unary(InProcessChannel.unary)),
+        (InProcessChannel, "_answer", steps.answer(InProcessChannel._answer)),
         (processes, "spawn", steps.around_async("spawn", "returned", processes.spawn)),
         # These two steps are within spawn: the launcher runs, with or without its lock, or executes the command.
         (children, "_start_launcher", steps.after("spawn launcher started", children._start_launcher)),
