@@ -13,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import headway
 from headway import field
+from headway.base import say
 from headway.engine._shutdown import culprits
 from headway.errors import DeclarationError
 from headway.events import ShutdownBlocked
@@ -67,6 +68,13 @@ PROGRAM = """
 """
 
 
+DEAF = """
+def deaf(event):
+    if isinstance(event, headway.events.ShutdownBlocked):
+        raise ValueError(event)
+"""
+
+
 def _end_of(refusal: str, *changes: tuple[str, str]) -> subprocess.CompletedProcess[str]:
     program = textwrap.dedent(PROGRAM)
     for old, new in (("{refusal}", refusal), *changes):
@@ -97,6 +105,18 @@ def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str)
 
 
 @pytest.mark.wide
+@pytest.mark.parametrize("stderr", ["None", "io.StringIO()"])
+def test_c10_hard_exit_does_not_depend_on_reports(stderr: str) -> None:
+    """A report that raises and a standard error that is not a file do not prevent the exit."""
+    ended = _end_of(
+        "busy",
+        ('open_engine("memory:", app,', 'open_engine("memory:", app, report=deaf,'),
+        ("async def main", f"{DEAF}\nsys.stderr = {stderr}\n\nasync def main"),
+    )
+    assert ended.returncode == 70, ended.stderr
+    assert "worker 0 of stubborn/things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
+
+
 def test_c10_hard_exit_ends_a_process_in_which_no_thread_can_run() -> None:
     """faulthandler shows a reconcile that holds the interpreter lock."""
     ended = _end_of("without_the_lock")
@@ -227,6 +247,32 @@ async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
 
 
+async def test_shutdown_goes_on_if_no_thread_can_watch_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in a process that is short of memory, or has as many threads as it may have."""
+    real, refused = threading.Thread.start, list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "headway shutdown":
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    async with headway.open_engine("memory:", headway.App("test"), timing=headway.Timing(hard_exit=60)) as engine:
+        await engine.wait_idle()
+    assert refused
+    assert "nothing ends this process if its shutdown hangs: can't start new thread" in capfd.readouterr().err
+
+
+async def test_hard_exit_works_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that ends in time ends without an error."""
+    monkeypatch.setattr("sys.stderr", None)
+    async with headway.open_engine("memory:", report=headway.events.ignore, timing=headway.Timing(hard_exit=20)):
+        pass
+
+
 @pytest.mark.parametrize("given", [0, -1, float("inf"), float("nan"), "10", True])
 @pytest.mark.parametrize("name", ["shutdown_bound", "hard_exit"])
 async def test_invalid_bound_is_refused(name: str, given: object) -> None:
@@ -234,3 +280,9 @@ async def test_invalid_bound_is_refused(name: str, given: object) -> None:
     with pytest.raises(DeclarationError, match=f"{name}=.* must be a number of seconds above 0"):
         async with headway.open_engine("memory:", timing=headway.Timing(**{name: given})):  # type: ignore[arg-type]  # that is the point
             pass
+
+
+def test_long_stack_is_printed_to_its_last_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """The last line is the one that blocks."""
+    say("x" * 10_000 + " the last line")
+    assert capfd.readouterr().err == "x" * 10_000 + " the last line"

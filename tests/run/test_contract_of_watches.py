@@ -9,9 +9,12 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.api import Reason
+from headway.testing import Fault
 from tests.helpers.noted_pools import Note, NotedPools
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
+from tests.helpers.service_errors import reason_of
 from tests.helpers.settings import Setting
 
 
@@ -75,6 +78,49 @@ async def test_c1_nothing_runs_before_old_and_new_types_are_primed(autojump_cloc
         rig.channel.release(rig.pools.member)
         await rig.wait_idle()
         assert await rig.summaries() == {"a": ["n"]}
+
+
+async def test_c2_older_snapshot_of_the_new_type_is_ignored(autojump_clock: MockClock, setting: Setting) -> None:
+    """A lagging replica sends a snapshot from before the watch, with a deleted note and an older one."""
+    rig = NotedRig(autojump_clock, setting)
+    async with rig.open() as engine:
+        await rig.write_pool("a")
+        await rig.write_note("stays", "b")
+        past = await rig.write_note("goes", "a")
+        await engine.client.delete(rig.pools.note.id("goes"))
+        await rig.write_note("stays", "a")
+        await rig.wait_idle()
+        await rig.watch_notes("a")
+        await rig.wait_idle()
+        rig.channel.refuse_resume(rig.pools.note)
+        rig.channel.old_snapshot(rig.pools.note, past)
+        rig.channel.hold(rig.pools.note)
+        rig.channel.drop(rig.pools.note)
+        await trio.sleep(1)
+        rig.pools.enqueue("a")
+        await trio.sleep(1)
+        rig.witness.check()
+        assert await rig.summaries() == {"a": ["stays"]}
+        rig.channel.release(rig.pools.note)
+        await rig.wait_idle()
+
+
+async def test_c3_late_write_of_the_run_that_ended_is_refused(autojump_clock: MockClock, setting: Setting) -> None:
+    rig = NotedRig(autojump_clock, setting)
+    async with rig.open():
+        for pool in ("a", "b"):
+            await rig.write_pool(pool)
+        await rig.wait_idle()
+        rig.channel.writes(Fault.LATE)
+        await rig.write_member("m", "a")
+        await trio.sleep(0.1)
+        # A reconcile of "a" waits for the answer to its write.
+        await rig.watch_notes("b")
+        await rig.wait_idle()
+        (late,) = await rig.channel.run_late()
+        assert late.error is not None
+        assert reason_of(late.error) is Reason.FENCED
+        assert await rig.summaries() == {"a": ["m"]}
 
 
 async def test_c4_mapper_of_the_new_type_sees_every_type_at_its_change(
@@ -180,6 +226,32 @@ async def test_c6_changes_of_the_new_type_during_the_change_of_runs_are_mapped(
         assert await rig.summaries() == {"a": ["n"]}
 
 
+async def test_c6_deletion_of_the_added_type_while_no_engine_ran_is_found_in_history(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """The second engine begins without the watch. The first reconcile of a stored pool adds it."""
+    store = setting.store()
+    first = NotedRig(autojump_clock, setting, store)
+    first.pools.watching = True
+    async with first.open():
+        await first.write_pool("a")
+        await first.write_note("gone", "not-there")
+        await first.wait_idle()
+        await trio.sleep(6)
+        assert first.pools.watches_notes
+    bare = headway.App("bare")
+    for type in first.pools.types:
+        bare.registry.register(type)
+    async with headway.open_engine(store, bare) as engine:
+        await engine.client.delete(first.pools.note.id("gone"))
+        deleted_at = store.position.revision
+    second = NotedRig(autojump_clock, setting, store)
+    second.pools.watching = True
+    async with second.open():
+        await second.wait_idle()
+        assert second.sees_note("not-there", deleted_at)
+
+
 async def test_c6_next_run_takes_over_retries_and_requested_times(autojump_clock: MockClock, setting: Setting) -> None:
     """No resources of these names exist, so only the previous run knows the keys."""
     rig = NotedRig(autojump_clock, setting)
@@ -208,3 +280,25 @@ async def test_c6_next_run_takes_over_retries_and_requested_times(autojump_clock
         assert [term for term, name in seen if name == "nobody"] == [first, last]
         # Its back-off had grown to 5 s.
         assert (last, "fails") in seen[failed:]
+
+
+async def test_c7_run_begins_only_after_every_reconcile_of_the_previous_one_has_ended(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """All reconciles are canceled at once, and the one that takes long to end delays the next run."""
+    rig = NotedRig(autojump_clock, setting)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_pool("b")
+        await rig.wait_idle()
+        rig.pools.linger, rig.pools.pause = 30.0, 100.0
+        rig.pools.enqueue("b")
+        await trio.sleep(1)
+        rig.pools.pause, rig.pools.watching = 0.0, True
+        rig.pools.enqueue("a")
+        await trio.sleep(29)
+        assert len(rig.witness.events_of(events.WatchAdded)) == 1
+        assert len(rig.witness.events_of(events.RunStarted)) == 1
+        rig.pools.linger = 0.0
+        await rig.wait_idle()
+        assert len(rig.witness.events_of(events.RunStarted)) == 2

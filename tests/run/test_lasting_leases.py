@@ -127,3 +127,34 @@ async def test_c7_lease_released_while_the_loop_is_blocked_becomes_free(
             leave.set()
         await trio.sleep(6)
         assert [each.name for each in await engine.client.leases.list()] == []
+
+
+async def test_c7_lease_expires_if_its_release_was_cut_off(store: str, autojump_clock: MockClock) -> None:
+    """The release is cut off at its first step, as by a block that lasts longer than its deadline."""
+    async with headway.open_engine(store, Staff().app) as engine:
+        leases = engine.client.leases
+        granted = await leases.acquire("reports", "web", 5.0, attempt="first")
+        await leases.keep_alive("reports", "web", granted.term)
+        autojump_clock.jump(LONG)
+        assert (await leases.list())[0].expires_in == 5.0
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await leases.release("reports", "web", granted.term)
+        assert scope.cancelled_caught
+        assert not (await leases.acquire("reports", "other", 5.0)).acquired
+        await trio.sleep(6)
+        assert (await leases.acquire("reports", "other", 5.0)).acquired
+
+
+async def test_second_holder_of_the_same_name_ends_the_first(store: str, autojump_clock: MockClock) -> None:
+    """A lease that outlasts a blocked loop is still lost to the next term of its own holder, like any other lease."""
+    del autojump_clock
+
+    async def twice(client: headway.Client) -> None:
+        async with headway.hold_lease(client.leases, "reports", holder="web", ttl=5.0):
+            assert (await client.leases.acquire("reports", "web", 5.0)).acquired
+            await trio.sleep_forever()
+
+    async with headway.open_engine(store, Staff().app) as engine:
+        with pytest.raises(LeaseLost):
+            await twice(engine.client)

@@ -28,6 +28,34 @@ class Job:
     name: str = headway.field(1)
 
 
+async def test_c5_write_in_another_version_is_visible_in_both(autojump_clock: MockClock) -> None:
+    """After the write, the resource is absent in the old version and present in the new version."""
+    app = headway.App("versions")
+    old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
+    new: ResourceType[New] = app.type("versions", "v2", "Note", New)
+    job = app.type("versions", "v1", "Job", Job)
+    seen: list[tuple[bool, bool]] = []
+    done = trio.Event()
+
+    @app.controller(
+        manages=job,
+        watches=[headway.watch(old, headway.mappers.same_name()), headway.watch(new, headway.mappers.same_name())],
+    )
+    async def convert(rt: headway.Runtime, _: headway.Request) -> None:
+        found = rt.cache.get(old, "one")
+        if found is not None:
+            await rt.client.write(new.new("one", New(text=found.data.text)))
+            seen.append((rt.cache.get(old, "one") is None, rt.cache.get(new, "one") is not None))
+            done.set()
+
+    async with headway.open_engine("memory:", app) as engine:
+        await engine.client.write(old.new("one", Old(text="x")))
+        await engine.client.write(job.new("go", Job()))
+        with trio.fail_after(60):
+            await done.wait()
+    assert seen == [(True, True)]
+
+
 def converted(name: str = "converted") -> tuple[headway.App, ResourceType[Old], ResourceType[New]]:
     """Return an app whose two versions have converters. A text of digits cannot be converted."""
     app = headway.App(name)
