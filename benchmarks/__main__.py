@@ -35,6 +35,7 @@ from benchmarks import (
     peering,
     prime,
     projection,
+    quiet,
     reconcile,
     scopes,
     share,
@@ -56,7 +57,7 @@ SCENARIOS = {
         *(peering, page, governor),
         *(memory, etcd_memory, share, projection, importing),
     )
-} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)}
+} | {each.name: each for each in (*quiet.ROWS, *scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)}
 
 
 QUICK = "--quick"

@@ -231,7 +231,9 @@ async def test_c10_shutdown_is_watched_after_errors_and_deadlines() -> None:
                     raise KeyError("mine")
                 deadline.deadline = trio.current_time()
                 await trio.sleep_forever()
-        assert [each.task for each in stubborn.reports] == ["worker 0 of stubborn/things"] * 2
+        # The second report releases the worker. On a busy machine a third may come before that is noticed.
+        assert len(stubborn.reports) >= 2
+        assert {each.task for each in stubborn.reports} == {"worker 0 of stubborn/things"}
 
 
 async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:

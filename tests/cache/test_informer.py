@@ -125,11 +125,22 @@ async def test_overtaken_change_is_delivered_with_the_other_changes_of_its_item(
     assert {each.revision for each in await returned_at_once(subscription)} == {11, 12}
 
 
-async def test_frontier_move_alone_wakes_a_subscriber(informer: Informer) -> None:
+async def test_frontier_wakes_a_subscriber_only_if_it_is_wanted(informer: Informer) -> None:
     """The changes of another type may have waited for the frontier."""
     subscription = subscribe(informer)
     informer.feed(bookmark(15))
-    assert await returned_at_once(subscription) == []
+    with trio.move_on_after(0.01) as patience:
+        await subscription.next()
+    assert patience.cancelled_caught
+    assert [subscription.reach(revision) for revision in (15, 18, 17)] == [15, 15, 15]
+    informer.feed(bookmark(16))
+    with trio.move_on_after(0.01) as patience:
+        await subscription.next()
+    assert patience.cancelled_caught
+    for reached in (17, 18):
+        informer.feed(bookmark(reached))
+        assert await returned_at_once(subscription) == []
+        assert subscription.reach(18) == reached
 
 
 async def test_next_waits_for_the_next_delivery(informer: Informer, nursery: trio.Nursery) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cache import Applied, Backlog, TypeStore
+from headway.cache import Applied, TypeStore
+from headway.mapper import Backlog
 from headway.resource import Bookmark, EndOfSnapshot, Position
 from tests.helpers.resources import STORE, changes, chunk, key, put, stored, versions
 

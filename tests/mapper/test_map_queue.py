@@ -7,8 +7,8 @@ import itertools
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from headway.cache import Applied, Backlog
-from headway.mapper import FailedChanges, MapItem, MapQueue
+from headway.cache import Applied
+from headway.mapper import Backlog, FailedChanges, MapItem, MapQueue
 from headway.resource import TypeName
 from tests.helpers.resources import ACCOUNT, TEAM, key, stored
 

@@ -147,7 +147,7 @@ EQUIVALENT: dict[Equivalent, str] = {
         "if self.head >= cursor.revision:",
     ): _NOTHING_TO_DO,
     Equivalent(
-        "cache/_type_store.py",
+        "mapper/_backlog.py",
         "Backlog.__iter__",
         "return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))",
         "return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=False))",

@@ -70,6 +70,7 @@ MODULES = {
         "controller/test_functions_refused.py",
     ),
     "mapper/_map_queue.py": ("mapper/test_map_queue.py",),
+    "mapper/_items.py": ("mapper/test_map_queue.py",),
     "queue/_entries.py": _QUEUE,
     "queue/_machine.py": _QUEUE,
     "queue/_queries.py": _QUEUE,

@@ -47,8 +47,8 @@ NOTIFICATION_MUTANTS = (
     Mutant(
         "a waiter never wakes after a reset to a lower position",
         "cache/_informer.py",
-        "        self._subscriptions = []\n        self._progress.unpark_all()\n",
-        "        self._subscriptions = []\n",
+        "        self.wanted = 0\n        self._progress.unpark_all()\n",
+        "        self.wanted = 0\n",
         _RESTORES,
     ),
     Mutant(
@@ -61,7 +61,7 @@ NOTIFICATION_MUTANTS = (
     Mutant(
         "a wait for a position ends at once",
         "notify/_primed_cache.py",
-        "if subscription.store.frontier < revision:",
+        "if subscription.reach(revision) < revision:",
         "if not subscription.store.frontier:",
         _CACHE,
     ),

@@ -190,7 +190,7 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "a sleeping watch does not announce a session that begins behind a change",
-        "storage/_skipping_watch.py",
+        "storage/_watch.py",
         "not (marks and marks[-1] > self._announced)",
         "not (marks and marks[-1] > self._cursor.revision)",
         "storage/test_skipping_watches.py",

@@ -428,8 +428,8 @@ RUN_MUTANTS = (
     Mutant(
         "a change is mapped when the first type has reached it",
         "run/_mapping.py",
-        "return min(subscription.store.frontier for subscription in self._subscriptions.values())",
-        "return max(subscription.store.frontier for subscription in self._subscriptions.values())",
+        "return min([subscription.reach(revision) for subscription in self._subscriptions.values()])",
+        "return max([subscription.reach(revision) for subscription in self._subscriptions.values()])",
         MACHINE,
     ),
 )

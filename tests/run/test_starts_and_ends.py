@@ -160,7 +160,7 @@ async def test_run_that_leaves_many_changes_lets_other_tasks_run() -> None:
 def test_c4_deletions_that_a_start_has_found_wait_until_every_type_has_reached_them() -> None:
     """A shard is taken over when each type is at another revision, and its deletions are read up to that of each."""
     feeds: dict[TypeName, Any] = {
-        type.name: SimpleNamespace(store=SimpleNamespace(frontier=frontier, newest=frontier, entries={}))
+        type.name: SimpleNamespace(revision=frontier, store=SimpleNamespace(newest=frontier, entries={}))
         for type, frontier in ((TEAM, 7), (ACCOUNT, 5))
     }
     definition: Any = SimpleNamespace(watches=())

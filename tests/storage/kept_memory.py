@@ -23,7 +23,6 @@ from headway.storage import (
     Require,
     RequireOwnsNothing,
     Rules,
-    SkippingWatch,
     StillOwns,
     Stored,
     VersionConflict,
@@ -263,7 +262,7 @@ class ListSnapshot:
         return chunk
 
 
-class SpoilableWatch(SkippingWatch):
+class SpoilableWatch(LogWatch):
     """A watch that passes each item through a function that may replace or drop it.
 
     Attributes:

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.errors import HistoryCompacted, StoreUnusable
-from headway.resource import Bookmark, Changes, Key, Kind, Position, StreamItem, Within, pb, resource_key
-from headway.storage import CommitLog, Pulse, SkippingWatch
+from headway.resource import Bookmark, Change, Changes, Key, Kind, Position, StreamItem, Within, pb, resource_key
+from headway.storage import CommitLog, LogWatch, Pulse
 from headway.testing.conformance import thing
 from tests.helpers.steps import Steps
 
@@ -38,11 +38,9 @@ class Store:
         # The first revisions of the sessions.
         self._sessions = [0]
 
-    def watch(self, within: Within, *, ahead: int = 0) -> SkippingWatch:
+    def watch(self, within: Within, *, ahead: int = 0) -> LogWatch:
         """Return a watch of A that resumes at the head, or ``ahead`` commits after it."""
-        return SkippingWatch(
-            self._log, self._pulse, self._at, self._log.cursor(A, self._log.head + ahead), within, None
-        )
+        return LogWatch(self._log, self._pulse, self._at, self._log.cursor(A, self._log.head + ahead), within, None)
 
     def _at(self, revision: int) -> Position:
         session = sum(begin <= revision for begin in self._sessions)
@@ -144,6 +142,69 @@ def test_skipping_watch_delivers_the_same(steps: list[list[tuple[Kind, str, str,
             assert last == awake_last or (isinstance(last, Bookmark) and last.position.revision == store.head)
 
     trio.run(run)
+
+
+@given(st.lists(st.one_of(st.lists(changes, max_size=2), st.none(), st.just("turn"), st.integers(0, 3)), max_size=15))
+@example([BLUE_X, 2, "turn", RED_X, BLUE_X, "turn"])
+def test_watch_that_is_asked_tells_the_truth(steps: list[list[tuple[Kind, str, str, str]] | str | int | None]) -> None:
+    """What comes before a bookmark is all up to it, and what was wanted comes. A number asks for so many commits on."""
+
+    async def run() -> None:
+        store = Store()
+        watches = [(store.watch(part), store.watch(part)) for part in PARTS]
+        heard: list[tuple[list[StreamItem], list[StreamItem]]] = [([], []) for _ in PARTS]
+        wanted = 0
+        async with trio.open_nursery() as nursery:
+            for (awake, asleep), (all_items, items) in zip(watches, heard, strict=True):
+                nursery.start_soon(follow, awake.next, all_items)
+                nursery.start_soon(follow, asleep.next_change, items)
+            for step in steps:
+                if isinstance(step, str):
+                    await trio.testing.wait_all_tasks_blocked()
+                elif isinstance(step, int):
+                    wanted = store.head + step
+                    for (_, asleep), (_, items) in zip(watches, heard, strict=True):
+                        if (told := asleep.ask(wanted)) is not None:
+                            assert told.position.revision == store.head
+                            items.append(told)
+                elif step is None:
+                    store.begin_session()
+                else:
+                    store.commit(*step)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        for all_items, items in heard:
+            everything = [each for each in said(all_items) if isinstance(each, Change)]
+            assert [each for each in said(items) if isinstance(each, Change)] == everything
+            for index, item in enumerate(items):
+                if isinstance(item, Bookmark):
+                    before = [each for each in said(items[:index]) if isinstance(each, Change)]
+                    assert before == [each for each in everything if each.revision <= item.position.revision]
+            if wanted <= store.head:
+                assert _revision(items[-1]) >= wanted
+
+    trio.run(run)
+
+
+def _revision(item: StreamItem) -> int:
+    return item.changes[-1].revision if isinstance(item, Changes) else item.position.revision  # type: ignore[union-attr]
+
+
+async def test_watch_with_something_to_return_tells_nothing() -> None:
+    """Its task has not run yet since the commit. A bookmark would say that the change did not happen."""
+    store, items = Store(), list[StreamItem]()
+    watch = store.watch(RED)
+    assert watch.ask() is None, "nobody waits for its items"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, watch.next_change, items)
+        await trio.testing.wait_all_tasks_blocked()
+        store.commit(*RED_X)
+        assert watch.ask() is None
+        await trio.testing.wait_all_tasks_blocked()
+        store.commit(*BLUE_X[:0])
+        assert watch.ask() == Bookmark(Position("store", "1", 2))
+        assert watch.ask() is None, "it has been told already"
+        nursery.cancel_scope.cancel()
 
 
 async def test_task_does_not_run_for_the_commits_of_others() -> None:
@@ -280,7 +341,7 @@ async def test_dropped_change_is_not_skipped() -> None:
 async def test_broken_store_wakes_every_watch() -> None:
     """It would otherwise never end."""
     log, pulse = CommitLog(), Pulse()
-    watch = SkippingWatch(log, pulse, lambda revision: Position("", "", revision), log.cursor(A, 0), RED, None)
+    watch = LogWatch(log, pulse, lambda revision: Position("", "", revision), log.cursor(A, 0), RED, None)
     await watch.next()
 
     async def expect() -> None:

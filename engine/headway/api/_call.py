@@ -30,6 +30,9 @@ class Call:
         before_decoding: called with the class and the bytes of a large request before it is decoded. It may refuse it.
         admitted: what a guard has found out about the caller before the request was received.
         apart: the seconds by which a stream ends later than it is due, because thousands may be due at once.
+        asks: True if the reader of a watch within the process asks how far it is. Then few bookmarks are sent.
+        ask: how the reader asks, as `headway.storage.Asked` says; None before the first item, or if it is sent
+            bookmarks all the same. The bookmark that it returns takes its place among the items of the stream.
     """
 
     peer: Peer | None = None
@@ -41,6 +44,8 @@ class Call:
     before_decoding: Callable[[type[Any], bytes], None] | None = None
     admitted: Any = None
     apart = 0.0
+    asks = False
+    ask: Callable[[int], Any] | None = None
 
     def __init__(self, metadata: Mapping[str, str] | None = None) -> None:
         self.metadata: Mapping[str, str] = {} if metadata is None else metadata

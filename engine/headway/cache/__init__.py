@@ -40,7 +40,6 @@ from headway.cache._reading import LookingUp as LookingUp
 from headway.cache._reading import VersionedReads as VersionedReads
 from headway.cache._reading import note_read as note_read
 from headway.cache._type_store import Applied as Applied
-from headway.cache._type_store import Backlog as Backlog
 from headway.cache._type_store import TypeStore as TypeStore
 from headway.cache._view import Pin as Pin
 from headway.cache._view import View as View

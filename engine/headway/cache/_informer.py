@@ -24,6 +24,7 @@ from headway.cache._view import Pin
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
 from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
 from headway.resource import (
+    Bookmark,
     Change,
     Changes,
     EndOfSnapshot,
@@ -49,6 +50,9 @@ class Informer:
         failures: the number of streams that have ended since one has delivered an item.
         denied: the server's reason for denying the last stream because of a missing right; empty if it did not.
         on_disproved: called when a reply has proved the frontier false. The open stream is then of no use.
+        ask: asks the open stream how far it is, and returns a bookmark to apply, if there is one. It is given the
+            revision at which the stream is to send one; 0 for none.
+        wanted: the lowest revision that a task waits for the frontier to reach; 0 for none.
         stream_changed: wakes the tasks that follow these three, also when the data becomes void.
     """
 
@@ -61,6 +65,8 @@ class Informer:
         self.failures = 0
         self.denied = ""
         self.on_disproved: Callable[[], object] = lambda: None
+        self.ask: Callable[[int], Bookmark | None] = lambda _: None
+        self.wanted = 0
         self.stream_changed = trio.lowlevel.ParkingLot()
         self._range = range_of(type)
         self._projection = type if isinstance(type, Projection) else None
@@ -91,7 +97,24 @@ class Informer:
         if store.refused > refused:
             self._report(StaleRefused(self.type.name, type(item).__name__, store.refused))
         self._distrust_disproved()
-        self._deliver(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
+        # Nobody is woken for a frontier that nobody waits for.
+        if not isinstance(item, Bookmark) or 0 < self.wanted <= store.frontier:
+            self._deliver(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
+
+    def ask_on(self) -> int:
+        """Return the frontier, which is as far as the stream can tell now. An open stream learns what is wanted."""
+        # Another time, because the bookmark may be one that is wanted, so that a later one is.
+        while (bookmark := self.ask(self.wanted)) is not None:
+            self.feed(bookmark)
+        return self.store.frontier
+
+    def reach(self, revision: int) -> int:
+        """Return the frontier. If it is below a revision, who waits in this informer is woken when it is reached."""
+        reached = self.store.frontier
+        if reached < revision and (reached := self.ask_on()) < revision and not 0 < self.wanted <= revision:
+            self.wanted = revision
+            reached = self.ask_on()
+        return reached
 
     def _distrust_disproved(self) -> bool:
         """Return True, and distrust the data, if its frontier has just been proved false."""
@@ -168,7 +191,7 @@ class Informer:
         """
         await trio.lowlevel.checkpoint()
         store = self.store
-        while not (store.primed and store.frontier >= revision):
+        while not (self.reach(revision) >= revision and store.primed):
             self.check()
             await self._progress.park()
             if self.store is not store:
@@ -182,11 +205,12 @@ class Informer:
         tables = {index.name: IndexTable(index, on_failure, self.isolation, is_undecodable) for index in indexes}
         for table in tables.values():
             table.build(self.store.entries)
-        subscription = Subscription(self.store, tables, self._unsubscribe, is_undecodable)
+        subscription = Subscription(self, tables, is_undecodable)
         self._subscriptions.append(subscription)
         return subscription
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription. Idempotent."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
@@ -204,6 +228,7 @@ class Informer:
         for subscription in self._subscriptions:
             subscription.fail(error)
         self._subscriptions = []
+        self.wanted = 0
         self._progress.unpark_all()
 
     def cached_form(self, message: pb.Resource) -> pb.Resource:
@@ -236,6 +261,8 @@ class Informer:
 
     def _deliver(self, applied: list[Applied], snapshot: bool = False) -> None:
         overtaken = self.store.take_overtaken()
+        if self.wanted <= self.store.frontier:
+            self.wanted = 0
         if self._undecodable.versions:
             self._undecodable.forget_changed(applied)
         projection = self._projection
@@ -245,6 +272,8 @@ class Informer:
         for subscription in self._subscriptions:
             for pin in subscription.pins:
                 pin.follow(applied, overtaken, snapshot)
+                if not pin.reached and not 0 < self.wanted <= pin.revision:
+                    self.wanted = pin.revision
             subscription.deliver(delivered, overtaken)
         self._progress.unpark_all()
 
@@ -256,17 +285,11 @@ LINGER_LIMIT = 100_000
 class Subscription:
     """A run's subscription to an informer: its feed and its indexes."""
 
-    def __init__(
-        self,
-        store: TypeStore,
-        tables: dict[str, IndexTable],
-        unsubscribe: Callable[[Subscription], None],
-        is_undecodable: IsUndecodable,
-    ) -> None:
-        self.store = store
+    def __init__(self, informer: Informer, tables: dict[str, IndexTable], is_undecodable: IsUndecodable) -> None:
+        self.store = store = informer.store
         self.is_undecodable = is_undecodable
         self.tables = tables
-        self._unsubscribe = unsubscribe
+        self._informer = informer
         # The highest revision in its initial content, replies included. The feed lacks what a reply has applied before.
         self.subscribed_at = store.newest
         self.listener: Callable[[Sequence[Applied]], object] | None = None  # gets the changes in place of the feed
@@ -309,8 +332,12 @@ class Subscription:
 
     @property
     def revision(self) -> int:
-        """The revision up to which the content is complete."""
-        return self.store.frontier
+        """The revision up to which the content is complete, as far as can be told now."""
+        return self._informer.ask_on() if self._informer.store is self.store else self.store.frontier
+
+    def reach(self, revision: int) -> int:
+        """Return the revision up to which the content is complete. `next` returns when it reaches ``revision``."""
+        return self._informer.reach(revision) if self._informer.store is self.store else self.store.frontier
 
     def find(self, key: Key) -> pb.Resource | None:
         """Return the resource with this key, or None."""
@@ -326,6 +353,7 @@ class Subscription:
 
     def pin(self, revision: int, on_change: Callable[[], object]) -> Pin:
         """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
+        self.reach(revision)
         pin = Pin(self.store, self.tables, revision, on_change)
         if self._failure is not None and not pin.reached:
             pin.fail(self._failure)
@@ -347,7 +375,7 @@ class Subscription:
             raise self._failure
 
     async def next(self) -> list[Applied]:
-        """Wait until a change was applied or the frontier has moved, and return the changes since the last call.
+        """Wait until a change was applied or a wanted revision is reached, and return the changes since the last call.
 
         Raises StoreChanged or StoreRolledBack if the data is void. If canceled, no change is lost.
         """
@@ -372,4 +400,4 @@ class Subscription:
 
     def close(self) -> None:
         """End the subscription. Idempotent."""
-        self._unsubscribe(self)
+        self._informer.unsubscribe(self)

@@ -32,7 +32,6 @@ frontier is also above the entry.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from headway.errors import EngineBug, StoreChanged
@@ -66,25 +65,6 @@ class Applied(NamedTuple):
     old: pb.Resource | None
     new: pb.Resource | None
     revision: int
-
-
-class Backlog(Collection[Applied]):
-    """The entries at one moment, as if all had just been created. Each `Applied` is created on demand."""
-
-    __slots__ = ("_keys", "_resources")
-
-    def __init__(self, entries: Mapping[Key, pb.Resource]) -> None:
-        self._keys = list(entries)
-        self._resources = list(entries.values())
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[Applied]:
-        return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))
-
-    def __contains__(self, applied: object) -> bool:
-        return any(applied == each for each in self)
 
 
 class TypeStore:

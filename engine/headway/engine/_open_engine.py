@@ -32,13 +32,6 @@ from headway.rpc import Channel
 from headway.run import Supervisor
 from headway.storage import Backend, is_shared, last_leases, open_store, refuse_unfinished
 
-_PACE = 0.02
-"""The interval, in seconds, at which the engine's own controllers read their streams.
-
-They watch types that rarely change. Without this, every write of any resource would wake each of them just to learn
-that nothing relevant happened.
-"""
-
 
 @check_options(EngineOptions.__annotations__)
 @async_block
@@ -147,7 +140,7 @@ async def run_engine(
                 used = channel if wrap_channel is None else wrap_channel(channel)
                 watching = partial(Informers, lag_limit=timing.lag_limit, isolation=isolation)
                 informers = watching(used, nursery, report)
-                own_informers = watching(privileged, nursery, report, pace=_PACE)
+                own_informers = watching(privileged, nursery, report)
                 host.informers = own_informers
                 placing = Placing(
                     host=host,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
 
-from headway.api import Channel, Code, Lagging, code_of, described, spread
+from headway.api import Call, Channel, Code, Lagging, code_of, described, spread
 from headway.base import retry_delay
 from headway.cache import Informer
 from headway.client import open_watch_list
@@ -17,7 +18,7 @@ from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, 
 from headway.informers._patrol import Patrol
 from headway.informers._request import watch_request
 from headway.informers._stream import FalseBookmark, StreamBroken, StreamMachine
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
+from headway.resource import Bookmark, EndOfSnapshot, Position, SnapshotChunk
 
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.
@@ -40,8 +41,6 @@ class Follower:
         another_store: called after the store was rolled back; waits until another store has replaced it.
         lag_limit: a stream is closed if, for this many seconds, it stays below the frontier, or is silent while the
             store advances.
-        pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot. A stream that
-            is not being read is not woken, so that not every commit of a store wakes the follower of a quiet type.
 
     Attributes:
         scope: the scope of the current store. Canceling it discards the cached data and begins anew.
@@ -54,7 +53,6 @@ class Follower:
         report: Report,
         linearizable: Callable[[Position | None], Awaitable[Position]],
         lag_limit: float,
-        pace: float = 0.0,
         *,
         another_store: Callable[[Informer], Awaitable[StoreChanged]],
     ) -> None:
@@ -65,7 +63,6 @@ class Follower:
         self._patrol = Patrol(informer, report, linearizable, lag_limit)
         self._another_store = another_store
         self._lag_limit = lag_limit
-        self._pace = pace
         self.scope = trio.CancelScope()
         self._closed = False
         self._failures = 0
@@ -128,7 +125,10 @@ class Follower:
             async with open_watch_list(self._channel, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
                 if self._channel.knows_outcomes:
-                    # Within the process no stream lags.
+                    # Within the process no stream lags, and a wrapper that may hold items back hides the call.
+                    if (call := getattr(items, "call", None)) is not None:
+                        call.asks = True
+                        informer.ask = partial(_ask, machine, call)
                     return await self._feed(machine, items, trio.CancelScope())
                 async with self._patrol.patience(machine) as patience:
                     return await self._feed(machine, items, patience)
@@ -164,7 +164,6 @@ class Follower:
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
         """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""
         informer, store = self._informer, self._informer.store
-        next_at = -math.inf
         # A silent stream would show nothing until the next commit.
         with trio.CancelScope() as self._disproved, patience:
             while True:
@@ -173,8 +172,8 @@ class Follower:
                     patience.deadline = math.inf
                 elif patience.deadline == math.inf:
                     patience.deadline = trio.current_time() + self._lag_limit
-                if self._pace:
-                    await trio.sleep_until(next_at)
+                if informer.wanted:
+                    informer.ask_on()
                 try:
                     item = await items.__anext__()
                 except StopAsyncIteration:
@@ -184,8 +183,6 @@ class Follower:
                 if machine.frontier > before or checked is None or isinstance(item, SnapshotChunk):
                     self._patrol.advances += 1
                 self._failures, self._delivered = 0, True
-                if self._pace and isinstance(item, Bookmark | Changes):
-                    next_at = trio.current_time() + self._pace
                 if informer.cut_off is not None or isinstance(item, EndOfSnapshot):
                     informer.reconnected()
                 if checked is not None:
@@ -198,3 +195,11 @@ class Follower:
         if self._disproved.cancelled_caught:
             return "a reply to a write has proved false what the stream claimed"
         raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")
+
+
+def _ask(machine: StreamMachine, call: Call, wanted: int) -> Bookmark | None:
+    """Ask a stream how far it is. Its machine takes the bookmark in its place among the items."""
+    if call.ask is None or (bookmark := call.ask(wanted)) is None:
+        return None
+    checked = machine.feed(bookmark)
+    return checked if isinstance(checked, Bookmark) else None

@@ -31,7 +31,6 @@ class Informers:
         channel: opens the streams.
         nursery: the engine's nursery, which runs the task of every stream.
         lag_limit: the time, in seconds, that a stream may lag behind the known revision before it is replaced.
-        pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot.
         isolation: checks functions for mutated arguments; None disables the checks.
     """
 
@@ -42,14 +41,12 @@ class Informers:
         report: Report,
         *,
         lag_limit: float = 30.0,
-        pace: float = 0.0,
         isolation: Isolation | None = None,
     ) -> None:
         self._channel = channel
         self._nursery = nursery
         self._report = report
         self._lag_limit = lag_limit
-        self._pace = pace
         self.isolation = isolation
         # By type and by its scope or projection; None is the whole type.
         self._informers: dict[TypeName, dict[_Part | None, Informer]] = {}
@@ -93,9 +90,14 @@ class Informers:
         if informer is None:
             informer = of_type[part] = Informer(type, self._report, self.isolation)
             form = f" {part!r}" if isinstance(part, ScopedType) else f" as {part.payload.__name__}" if part else ""
-            linearizable, waits = partial(self.linearizable, type), (self._lag_limit, self._pace)
-            another = self._another_store
-            follower = Follower(self._channel, informer, self._report, linearizable, *waits, another_store=another)
+            follower = Follower(
+                self._channel,
+                informer,
+                self._report,
+                partial(self.linearizable, type),
+                self._lag_limit,
+                another_store=self._another_store,
+            )
             self._followers[informer] = follower
             self._nursery.start_soon(follower.follow, name=f"the stream of {type.name}{form}")
             self._reporting[informer] = trio.CancelScope()

@@ -4,8 +4,9 @@ A mapper is called with the old and the new state, so it need not remember which
 here waits or enqueues. Start with `_mappers.py`, then read `_ready.py`, `_predicates.py` and `_map_queue.py`.
 """
 
-from headway.mapper._map_queue import FailedChanges as FailedChanges
-from headway.mapper._map_queue import MapItem as MapItem
+from headway.mapper._backlog import Backlog as Backlog
+from headway.mapper._items import FailedChanges as FailedChanges
+from headway.mapper._items import MapItem as MapItem
 from headway.mapper._map_queue import MapQueue as MapQueue
 from headway.mapper._mappers import ChangeMapper as ChangeMapper
 from headway.mapper._mappers import Concerned as Concerned

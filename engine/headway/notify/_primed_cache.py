@@ -154,7 +154,7 @@ class PrimedCache(CacheOfTypes):
                 if store_id:
                     await self._wait_for_store(store_id)
                 for name, subscription in list(self._subscriptions.items()):
-                    if subscription.store.frontier < revision:
+                    if subscription.reach(revision) < revision:
                         subscription.check()
                         await self._held[name].wait_complete(revision)
             finally:
@@ -221,7 +221,7 @@ class PrimedCache(CacheOfTypes):
         """The position up to which every type is complete."""
         if not self.primed:
             raise NotPrimed(self._why_not())
-        return self._position_of(min(each.store.frontier for each in self._subscriptions.values()))
+        return self._position_of(min(each.revision for each in self._subscriptions.values()))
 
     def accept_store(self) -> bool:
         """Accept the present state of a store that was rolled back. This is an operator's decision.

@@ -116,10 +116,10 @@ class InProcessChannel(Channel):
 class _Reader:
     """The reader's side of a stream: an async context manager and its own iterator."""
 
-    __slots__ = ("_blocks", "_call", "_channel", "_items", "_path", "_request")
+    __slots__ = ("_blocks", "_channel", "_items", "_path", "_request", "call")
 
     def __init__(self, channel: InProcessChannel, path: str, request: object, call: Call) -> None:
-        self._channel, self._path, self._request, self._call = channel, path, request, call
+        self._channel, self._path, self._request, self.call = channel, path, request, call
         self._blocks = AsyncExitStack()
         self._items: AsyncIterator[Any] | None = None
 
@@ -129,8 +129,8 @@ class _Reader:
         try:
             async with AsyncExitStack() as opening:
                 if handler.admit is not None:
-                    await opening.enter_async_context(handler.admit(self._call))
-                self._items = await opening.enter_async_context(handler.func(self._call, self._request))
+                    await opening.enter_async_context(handler.admit(self.call))
+                self._items = await opening.enter_async_context(handler.func(self.call, self._request))
                 self._blocks = opening.pop_all()
         except Exception as error:
             raise channel._seen(path, error) from error

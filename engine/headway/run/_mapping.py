@@ -66,7 +66,11 @@ class RunMapping:
     @property
     def complete(self) -> int:
         """The revision that every type of the run has reached."""
-        return min(subscription.store.frontier for subscription in self._subscriptions.values())
+        return min(subscription.revision for subscription in self._subscriptions.values())
+
+    def reach(self, revision: int) -> int:
+        """Return the revision that every type has reached. If it is below another, there is progress once it is not."""
+        return min([subscription.reach(revision) for subscription in self._subscriptions.values()])
 
     @property
     def is_idle(self) -> bool:
@@ -106,9 +110,13 @@ class RunMapping:
         MAPPING.set(at_work)
         step, clock = 0, trio.lowlevel.current_clock().current_time
         until = clock() + TURN
-        # Frontiers move only at checkpoints, so read them again after each.
-        complete = self.complete
-        while (item := self.changes.pop(complete)) is not None:
+        complete = asked = 0
+        while True:
+            # Frontiers move only at checkpoints, so ask once for each revision, and again after a checkpoint.
+            if asked != (first := self.changes.first) > complete:
+                complete, asked = self.reach(first), first
+            if (item := self.changes.pop(complete)) is None:
+                break
             try:
                 map_change(item.type, item.applied, backlog=item.backlog)
             except BaseException as raised:  # noqa: BLE001  # what must not be kept is raised again
@@ -117,6 +125,6 @@ class RunMapping:
             step += 1
             if step == STEP or clock() >= until:
                 await give_way()
-                complete, step, until = self.complete, 0, clock() + TURN
+                asked, step, until = 0, 0, clock() + TURN
         at_work.key = None
         self._on_progress()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headway.cache import Applied, Backlog, Subscription
+from headway.cache import Applied, Subscription
 from headway.controller import Definition
+from headway.mapper import Backlog
 from headway.resource import Key, TypeName
 from headway.run._mapping import RunMapping
 

@@ -127,7 +127,7 @@ class RunCaches:
 
     def frontiers(self) -> dict[TypeName, int]:
         """Return the revision up to which each type is complete."""
-        return {name: subscription.store.frontier for name, subscription in self.subscriptions.items()}
+        return {name: subscription.revision for name, subscription in self.subscriptions.items()}
 
     async def prime(self, start: Position) -> None:
         """Prime every type up to the starting revision, and then up to the highest that any of them shows (C1)."""

@@ -245,6 +245,11 @@ class Run:
         """Return the reconcile context of a key."""
         return self._ownership.runtime_for(key) or self._runtime
 
+    def reach(self, revision: int) -> None:
+        """Note that a task waits for progress until every change up to a revision is mapped."""
+        if self._primed is not None:
+            self._primed.mapping.reach(revision)
+
     def checkpoint(self) -> int:
         """Return the revision up to which this run has no pending work, or 0 if some work is pending."""
         run = None if self.ends else self._primed

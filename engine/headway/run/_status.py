@@ -75,7 +75,7 @@ def newest_revision(statuses: Iterable[ControllerStatus]) -> int:
 
 def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
     """Return the status of a run's types at a time on Trio's clock."""
-    newest = max((informer.store.frontier for informer in types), default=0)
+    newest = max((informer.ask_on() for informer in types), default=0)
     statuses = []
     for informer in types:
         why, since = informer.cut_off or ("", now)

@@ -302,6 +302,7 @@ class Supervisor:
                 await self._gate.wait_read(needed)
                 if self._gate.reason is not None:
                     raise self._gate.error()
+            run.reach(needed)
             await run.progress.wait()
 
     def _governed(self) -> Governed | None:

@@ -31,7 +31,7 @@ from headway.service._list import admit_within
 from headway.service._position import check_known, check_position, check_versions
 from headway.service._reader import Reader
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
-from headway.storage import Backend, SkipsUnrelated, Watch, open_watch
+from headway.storage import Asked, Backend, SkipsUnrelated, Watch, open_watch
 
 Watched: TypeAlias = StreamItem | ScopeConfirmed
 """What a watch sends. An encoder turns it into WatchEvents."""
@@ -81,8 +81,9 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
     shown = partial(form.items, visible)
     skipping = watch if isinstance(watch, SkipsUnrelated) else None
     next_change = watch.next if skipping is None else skipping.next_change
-    # A caller without bookmarks receives nothing for a commit that changes nothing for it.
-    next_item = watch.next if bookmarks else next_change
+    asked = watch if bookmarks and call.asks and isinstance(watch, Asked) else None
+    # A caller who asks, or is sent no bookmarks, receives nothing for a commit that changes nothing for it.
+    next_item = watch.next if bookmarks and asked is None else next_change
 
     async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
         while not behind:
@@ -113,6 +114,8 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
             items = [item] if not directly or is_stored_as(item, version) else await shown(item)
             return [await encode(each) for each in items], isinstance(item, EndOfSnapshot)
 
+    if asked is not None:
+        call.ask = lambda wanted: None if (found := asked.ask(wanted)) is None else visible(found)[0]
     try:
         if within.metadata:
             yield ScopeConfirmed(request.metadata_filter)
@@ -134,6 +137,7 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
             if snapshot_only and isinstance(item, EndOfSnapshot):
                 break
     finally:
+        call.ask = None
         watch.close()
 
 

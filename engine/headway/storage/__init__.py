@@ -7,6 +7,7 @@ Nothing here checks permissions. Read `_backend.py` first (the promises), then `
 from typing import TYPE_CHECKING
 
 from headway.base import imported_later
+from headway.storage._abilities import Asked as Asked
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
 from headway.storage._abilities import ListsFences as ListsFences
@@ -79,7 +80,6 @@ from headway.storage._rules import Stored as Stored
 from headway.storage._rules import TableContent as TableContent
 from headway.storage._rules import stored_size as stored_size
 from headway.storage._scoped import open_watch as open_watch
-from headway.storage._skipping_watch import SkippingWatch as SkippingWatch
 from headway.storage._sorted_keys import Cut as Cut
 from headway.storage._sorted_keys import SortedKeys as SortedKeys
 from headway.storage._tables import Effect as Effect

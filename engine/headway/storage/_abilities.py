@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, cast, runtime_checkable
 
-from headway.resource import Key, Kind, Position, StreamItem, pb, resource_key
+from headway.resource import Bookmark, Key, Kind, Position, StreamItem, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._operations import Fence, Within
 from headway.storage._reads import ListedSnapshot, Snapshot
@@ -117,6 +117,21 @@ class SkipsUnrelated(Protocol):
 
     def poll(self) -> StreamItem | None:
         """Return the next item if there is one now. A bookmark reports the commits that `next_change` has skipped."""
+        ...
+
+
+@runtime_checkable
+class Asked(SkipsUnrelated, Protocol):
+    """An optional ability of a watch that skips commits: tell at once how far it is. Caches within the process use it.
+
+    They would otherwise be woken for each commit, if only to learn that it changes nothing for them.
+    """
+
+    def ask(self, wanted: int = 0) -> Bookmark | None:
+        """Return a bookmark for all commits, if a task waits in `next_change` and nothing else is to be returned first.
+
+        If it is None or below the revision ``wanted``, `next_change` returns a bookmark once that revision is reached.
+        """
         ...
 
 

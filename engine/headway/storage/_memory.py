@@ -22,7 +22,6 @@ from headway.storage._operations import Fence, Operation, Raised, Within, refuse
 from headway.storage._reads import count_for_rules, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._rules import Rules, TableContent
-from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse
 
@@ -174,9 +173,9 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         if resume_after is not None:
             check_resumable(resume_after, self.position, {self._session: None})
             cursor = resume(self._log, kind, within, resume_after.revision)
-            return SkippingWatch(self._log, self._pulse, self._at, cursor, within, None)
+            return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
         snapshot = read_snapshot(self._tables, kind, within)
-        return SkippingWatch(self._log, self._pulse, self._at, self._log.cursor(kind, self._log.head), within, snapshot)
+        return LogWatch(self._log, self._pulse, self._at, self._log.cursor(kind, self._log.head), within, snapshot)
 
     @override
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:

@@ -59,6 +59,9 @@ def _request_to_sleep() -> object:
 
 _SLEEP = _request_to_sleep()
 
+_MOST = 32
+"""The number of changes that a commit looks at for one watch. More are left to its task."""
+
 
 class Pulse:
     """A signal that wakes the tasks that wait for it now. A task that waits later is woken by the next beat.
@@ -114,9 +117,11 @@ class Pulse:
 
 
 class LogWatch(Watch):
-    """A `Watch` over a `CommitLog`."""
+    """A `Watch` over a `CommitLog`, which implements `SkipsUnrelated` and `Asked`."""
 
-    __slots__ = ("_announced", "_cursor", "_here", "_log", "_opened", "_pulse", "_snapshot", "_within")
+    __slots__ = (
+        *("_announced", "_cursor", "_here", "_log", "_opened", "_pulse", "_sleeps", "_snapshot", "_wanted", "_within"),
+    )
 
     def __init__(
         self,
@@ -137,6 +142,10 @@ class LogWatch(Watch):
         self._announced = cursor.revision
         self._snapshot = snapshot
         self._opened = False
+        # Invariant: while it is True, every item that was taken has been returned, and the caller waits for the next.
+        self._sleeps = False
+        # A bookmark of this revision or a later one is wanted; 0 for none.
+        self._wanted = 0
 
     @trio.lowlevel.enable_ki_protection
     @override
@@ -155,6 +164,49 @@ class LogWatch(Watch):
             item = self._take()
             if item is not None:
                 return item
+
+    @trio.lowlevel.enable_ki_protection
+    async def next_change(self) -> StreamItem:
+        """Return the next item like `next`, but stay asleep while commits change nothing of this part of the kind."""
+        if not self._opened:
+            return await self.next()
+        while True:
+            if self._stays_asleep():
+                self._sleeps = True
+                try:
+                    await self._pulse.wait(self._stays_asleep)
+                finally:
+                    self._sleeps = False
+            else:
+                await trio.lowlevel.checkpoint()
+            item = self._take()
+            if item is not None:
+                return item
+
+    @trio.lowlevel.enable_ki_protection
+    def poll(self) -> StreamItem | None:
+        """Return the next item if there is one now. Before the end of the snapshot there is none."""
+        return self._take() if self._opened else None
+
+    def ask(self, wanted: int = 0) -> Bookmark | None:
+        """Return a bookmark for all commits that change nothing of this part, if nothing else is to be returned first.
+
+        If it is below ``wanted``, `next_change` returns a bookmark when a commit has reached that revision.
+        """
+        self._wanted = wanted
+        if not (self._sleeps and self._has_nothing()):
+            return None
+        item = self._take()
+        assert item is None or isinstance(item, Bookmark), "there is no change"
+        return item
+
+    def _stays_asleep(self) -> bool:
+        return not (self._announced < self._wanted <= self._log.head) and self._has_nothing()
+
+    def _has_nothing(self) -> bool:
+        """Skip the changes outside of this part. Return False if there are others, or a session to announce."""
+        marks = self._log.marks
+        return not (marks and marks[-1] > self._announced) and _skip(self._log, self._cursor, self._within)
 
     async def _open(self) -> StreamItem:
         if self._snapshot is not None and (chunk := await self._snapshot.next()):
@@ -185,3 +237,27 @@ class LogWatch(Watch):
     def close(self) -> None:
         """Release what is left of the snapshot."""
         self._snapshot = None
+
+
+def _skip(log: CommitLog, cursor: Cursor, within: Within | None) -> bool:
+    """Move the cursor past the changes after it if none of them is in ``within``, and return True.
+
+    Otherwise, or if there are too many, return False and leave the cursor. `CommitLog.take` moves ``cursor.revision``
+    later, and stops at marks as usual.
+
+    Args:
+        within: None for the whole kind.
+    """
+    changes, start, formers = cursor.log.changes, cursor.log.start, cursor.log.formers
+    first, end = cursor.index - start, len(changes)
+    # A snapshot above the head already includes the changes up to its revision.
+    if first < end and log.head > cursor.revision:
+        if within is None or first < cursor.log.dropped or end - first > _MOST:
+            return False
+        for index in range(first, end):
+            if within.admits(changes[index].resource):
+                return False
+            if (former := formers.get(start + index)) is not None and within.admits(former):
+                return False
+        cursor.index = start + end
+    return True

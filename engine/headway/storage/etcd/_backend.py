@@ -21,7 +21,6 @@ from headway.storage._operations import Fence, Operation, Raised, Within, refuse
 from headway.storage._reads import count_for_rules, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._rules import Rules
-from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._traces import CommitTraces
 from headway.storage._watch import LogWatch
 from headway.storage.etcd import _commit, _lease
@@ -259,10 +258,10 @@ class EtcdBackend:
         if resume_after is None:
             cursor = mirror.log.cursor(kind, mirror.log.head)
             snapshot = read_snapshot(mirror.tables, kind, within)
-            return SkippingWatch(mirror.log, session.pulse, mirror.at, cursor, within, snapshot)
+            return LogWatch(mirror.log, session.pulse, mirror.at, cursor, within, snapshot)
         check_resumable(resume_after, mirror.position, mirror.timeline.lefts(), mirror.timeline.oldest)
         cursor = resume(mirror.log, kind, within, resume_after.revision)
-        return SkippingWatch(mirror.log, session.pulse, mirror.at, cursor, within, None)
+        return LogWatch(mirror.log, session.pulse, mirror.at, cursor, within, None)
 
 
 @asynccontextmanager

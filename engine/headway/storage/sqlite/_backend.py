@@ -33,7 +33,6 @@ from headway.storage._operations import Fence, Operation, Raised, Within, refuse
 from headway.storage._reads import Snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._rules import Rules
-from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._traces import COMMITTING
 from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
@@ -288,11 +287,11 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             known = await opened.readers.run(partial(read_session, session=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = resume(log, kind, within, resume_after.revision)
-            return SkippingWatch(log, opened.pulse, opened.at, cursor, within, None)
+            return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
         await trio.lowlevel.checkpoint()
         snapshot = FileSnapshot(opened.readers, opened.file.replaced, kind, within, opened.head)
         cursor = log.cursor(kind, snapshot.revision)
-        return SkippingWatch(log, opened.pulse, opened.at, cursor, within, snapshot)
+        return LogWatch(log, opened.pulse, opened.at, cursor, within, snapshot)
 
     @override
     async def probe(self) -> None:
