@@ -10,10 +10,12 @@ import pytest
 import trio
 import trio.testing
 from grpclib.const import Status
+from hypothesis import given
+from hypothesis import strategies as st
 from typing_extensions import override
 
 from headway.api import Channel, Metadata, PassingChannel
-from headway.cache import Informer
+from headway.cache import Informer, Pin
 from headway.events import ignore
 from headway.informers import Informers, watch_request
 from headway.resource import TOMBSTONE, Bookmark, EndOfSnapshot, ResourceType
@@ -198,3 +200,83 @@ async def test_reader_that_does_not_ask_is_told(calls: Calls) -> None:
         await other(calls)
         assert await anext(items) == Bookmark(calls.backend.position)
         assert asks(items) is None
+
+
+TYPES = (NOTE, PLANET)
+of_a_type = st.sampled_from(TYPES)
+steps = st.one_of(
+    st.tuples(st.just("write"), of_a_type, st.integers(0, 2)),
+    st.tuples(st.sampled_from(("wait", "pin")), of_a_type, st.integers(-1, 3)),
+    st.tuples(st.sampled_from(("ask", "break", "turn")), of_a_type, st.just(0)),
+)
+
+
+class Asking:
+    """Informers of two types, with waits and pins at revisions that may be to come."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.calls = Calls(MemoryBackend(), registry())
+        informers = Informers(self.calls.channel, nursery, ignore)
+        self.informers = {type: informers.informer_for(type) for type in TYPES}
+        self._nursery = nursery
+        # Each state of each type: the version of each name, by the revision at which it began.
+        self._states: dict[Any, dict[int, dict[str, str]]] = {type: {0: {}} for type in TYPES}
+        self._open: list[int] = []
+        self._pins: list[Pin] = []
+
+    @property
+    def head(self) -> int:
+        return self.calls.backend.position.revision
+
+    async def step(self, what: str, type: ResourceType[Any], number: int) -> None:
+        """Do one step, and check what is known then. Only a turn lets the streams deliver."""
+        informer = self.informers[type]
+        if what == "write":
+            await self._write(type, f"n{number}")
+        elif what == "wait":
+            self._nursery.start_soon(self._wait, informer, max(self.head + number, 0))
+        elif what == "pin":
+            subscription = informer.subscribe([], lambda *_: None)
+            self._pins.append(subscription.pin(max(self.head + number, subscription.store.newest), lambda: None))
+        elif what == "ask":
+            assert informer.ask_on() <= self.head
+        elif what == "break":
+            informer.on_disproved()
+        else:
+            await trio.sleep(10)
+            assert not [revision for revision in self._open if revision <= self.head]
+            assert all(pin.reached for pin in self._pins if pin.revision <= self.head)
+            assert {each.ask_on() for each in self.informers.values()} == {self.head}
+        for each in TYPES:
+            self._check(each)
+
+    async def _write(self, type: ResourceType[Any], name: str) -> None:
+        states = self._states[type]
+        latest = states[max(states)]
+        stored = await self.calls.stored(a_note(name, str(self.head), type, version=latest.get(name, "")))
+        states[self.head] = {**latest, name: stored.version}
+
+    async def _wait(self, informer: Informer, revision: int) -> None:
+        self._open.append(revision)
+        assert await informer.wait_complete(revision) >= revision
+        self._open.remove(revision)
+
+    def _check(self, type: ResourceType[Any]) -> None:
+        """The entries are the state at the frontier."""
+        store, states = self.informers[type].store, self._states[type]
+        begun = max(revision for revision in states if revision <= store.frontier)
+        assert {key[2]: each.version for key, each in store.entries.items()} == states[begun]
+
+
+@given(st.lists(steps, max_size=30))
+def test_frontiers_are_true_and_every_wait_ends(steps: list[tuple[str, ResourceType[Any], int]]) -> None:
+    """Whatever is asked when, also if streams break."""
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            asking = Asking(nursery)
+            for step in (*steps, ("turn", NOTE, 0)):
+                await asking.step(*step)
+            nursery.cancel_scope.cancel()
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
