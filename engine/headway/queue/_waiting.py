@@ -68,7 +68,11 @@ class WaitingQueue(Generic[K, R]):
         This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held, this waits even
         if keys are ready.
         """
-        await trio.lowlevel.checkpoint()
+        # A wait is a checkpoint. Another one before it would cost the end of every reconcile a turn of the loop.
+        if self._machine.closed or self._machine.ready_count():
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._wait()
         while not self._machine.closed:
             dequeued = self.dequeue_nowait()
             if dequeued is not None:
