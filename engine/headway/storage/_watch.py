@@ -37,14 +37,6 @@ class _Woken(outcome.Outcome[None]):
 _WOKEN = _Woken()
 
 
-def _answer(stays_asleep: Callable[[], bool]) -> bool:
-    """Return the answer of a task. An error belongs to this task, which finds it when it is woken."""
-    try:
-        return stays_asleep()
-    except Exception:  # noqa: BLE001  # the other tasks must be woken
-        return False
-
-
 def _leave(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.SUCCEEDED
 
@@ -83,7 +75,12 @@ class Pulse:
             waiting, self._waiting = self._waiting, {}
             for task, stays_asleep in waiting.items():
                 if task.custom_sleep_data is self:
-                    if stays_asleep is not None and self._broken is None and _answer(stays_asleep):
+                    try:
+                        asleep = stays_asleep is not None and self._broken is None and stays_asleep()
+                    except Exception:  # noqa: BLE001  # the other tasks must be woken
+                        # The error belongs to the task, which finds it when it is woken.
+                        asleep = False
+                    if asleep:
                         self._waiting[task] = stays_asleep
                     else:
                         try:
@@ -201,6 +198,10 @@ class LogWatch(Watch):
         return item
 
     def _stays_asleep(self) -> bool:
+        kind, cursor = self._cursor.log, self._cursor
+        # Most commits are of another kind, and ask every watch.
+        if cursor.index - kind.start == len(kind.changes) and self._wanted <= self._announced and not self._log.marks:
+            return True
         return not (self._announced < self._wanted <= self._log.head) and self._has_nothing()
 
     def _has_nothing(self) -> bool:
@@ -240,13 +241,10 @@ class LogWatch(Watch):
 
 
 def _skip(log: CommitLog, cursor: Cursor, within: Within | None) -> bool:
-    """Move the cursor past the changes after it if none of them is in ``within``, and return True.
+    """Move the cursor past the changes after it if none of them is in ``within``, and return True. None is the kind.
 
     Otherwise, or if there are too many, return False and leave the cursor. `CommitLog.take` moves ``cursor.revision``
     later, and stops at marks as usual.
-
-    Args:
-        within: None for the whole kind.
     """
     changes, start, formers = cursor.log.changes, cursor.log.start, cursor.log.formers
     first, end = cursor.index - start, len(changes)
