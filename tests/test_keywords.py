@@ -107,7 +107,10 @@ def test_option_of_a_field_is_refused_with_the_right_name(options: dict[str, Any
 # These functions are called in a running program and do not declare anything.
 CALLS = {"graph", "hold_lease", "requeue_after", "requeue_now", "until", "until_condition", "until_gone"}
 MODULES = {"mappers": mappers, "predicates": predicates, "indexes": indexes, "sources": sources}
-NAMED = {**vars(headway), **{f"App.{name}": value for name, value in vars(headway.App).items()}}
+NAMED = {
+    **{name: getattr(headway, name) for name in dir(headway)},
+    **{f"App.{name}": value for name, value in vars(headway.App).items()},
+}
 for of, module in MODULES.items():
     NAMED |= {f"{of}.{name}": value for name, value in vars(module).items()}
 DECLARING = {

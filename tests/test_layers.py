@@ -22,6 +22,7 @@ MOST_LINES = 500
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_gen" not in path.relative_to(PACKAGE).parts)
 
 PURE = [
+    "_imported_later.py",
     "access/_counted.py",
     "access/_limiter.py",
     "access/_limits.py",
@@ -30,7 +31,6 @@ PURE = [
     "base/_arguments.py",
     "base/_buckets.py",
     "base/_declarations.py",
-    "base/_imported_later.py",
     "base/_joined.py",
     "base/_text.py",
     "cache/_index_table.py",
@@ -255,7 +255,7 @@ def test_no_file_exceeds_its_line_limit() -> None:
 
 def test_every_public_name_has_a_docstring() -> None:
     """Each public name of `headway` has its own docstring, except messages, which the schema documents."""
-    public = {each: getattr(headway, each) for each in vars(headway) if not each.startswith("_")}
+    public = {each: getattr(headway, each) for each in dir(headway) if not each.startswith("_")}
     ours = {each: value for each, value in public.items() if getattr(value, "__module__", "").startswith("headway.")}
     assert len(ours) > 30
     silent = [
@@ -274,15 +274,41 @@ def test_engine_imports_an_add_on_only_when_it_needs_it() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_import_loads_nothing_that_many_programs_never_use() -> None:
-    """`import headway` loads no code for the network, clients, databases, manifests, commands, tests or metrics."""
+def test_import_of_a_name_loads_nothing_that_many_programs_never_use() -> None:
+    """A program that declares loads no code for the network, clients, stores, manifests, commands, tests or metrics."""
     needless = {
         *("asyncio", "trio_asyncio", "grpclib.protocol", "grpclib.server", "grpclib.client", "h2", "hpack"),
         *("hyperframe", "multidict", "sqlite3", "yaml", "tree_sitter", "click", "structlog", "prometheus_client"),
         *("hypercorn", "hypothesis", "pytest", "multiprocessing", "concurrent.futures", "dateutil"),
-        *("headway.client", "headway.api", "headway.informers", "headway.graphs"),
+        *("headway.client", "headway.api", "headway.informers", "headway.graphs", "headway.storage", "headway.rpc"),
         *("headway.protobuf._descriptors", "headway._gen.headway.observe.v1"),
     }
-    program = f"import sys, headway; print(sorted({needless!r} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    names = "App, Request, Runtime, field, mappers, message, watch"
+    assert loaded(f"from headway import {names}") & needless == set()
+
+
+def test_import_of_the_package_alone_loads_no_other_one() -> None:
+    """The command line could not answer fast otherwise. Each name is imported at its first use."""
+    found = loaded("import headway")
+    assert {each for each in found if each.startswith("headway")} == {"headway", "headway._imported_later"}
+    assert not {"trio", "betterproto2", "dataclasses"} & found
+
+
+def test_names_that_are_imported_later_are_those_of_type_checkers() -> None:
+    """`import *` and `dir` have the same ones, and each is found."""
+    [checked] = [each for each in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(each, ast.If)]
+    imports = [each for each in checked.body if isinstance(each, ast.ImportFrom)]
+    names = {alias.asname: str(each.module).partition(".")[2] for each in imports for alias in each.names}
+    later = {name: module for module, names in headway._LATER.items() for name in names.split()}
+    assert names == later
+    assert names.keys() <= set(dir(headway))
+    star: dict[str, object] = {}
+    exec("from headway import *", star)
+    assert star.keys() - {"__builtins__"} == names.keys()
+
+
+def loaded(program: str) -> set[str]:
+    """Return the modules that a program loads."""
+    code = f"import sys\n{program}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())

@@ -41,56 +41,7 @@ Names that are not re-exported here or in a package's own `__init__` are private
 
 from typing import TYPE_CHECKING
 
-from headway import errors as errors
-from headway import events as events
-from headway import indexes as indexes
-from headway import mappers as mappers
-from headway import predicates as predicates
-from headway import sources as sources
-from headway.base import imported_later as _imported_later
-from headway.cache import CacheReader as CacheReader
-from headway.cache import Projected as Projected
-from headway.cache import Projection as Projection
-from headway.cache import Query as Query
-from headway.cache import View as View
-from headway.cache import projection as projection
-from headway.cache import query as query
-from headway.controller import App as App
-from headway.controller import WriteLimit as WriteLimit
-from headway.errors import Conflict as Conflict
-from headway.errors import HeadwayError as HeadwayError
-from headway.errors import NotFound as NotFound
-from headway.errors import PermanentFailure as PermanentFailure
-from headway.mapper import Watch as Watch
-from headway.mapper import watch as watch
-from headway.protobuf import field as field
-from headway.protobuf import message as message
-from headway.queue import Backoff as Backoff
-from headway.reconcile import Conditions as Conditions
-from headway.reconcile import Finalizer as Finalizer
-from headway.reconcile import Outputs as Outputs
-from headway.reconcile import Reason as Reason
-from headway.reconcile import Request as Request
-from headway.reconcile import RequeueAfter as RequeueAfter
-from headway.reconcile import Runtime as Runtime
-from headway.reconcile import requeue_after as requeue_after
-from headway.reconcile import requeue_now as requeue_now
-from headway.resource import NAMESPACE as NAMESPACE
-from headway.resource import PARTITION as PARTITION
-from headway.resource import Condition as Condition
-from headway.resource import ConditionState as ConditionState
-from headway.resource import Hooks as Hooks
-from headway.resource import Need as Need
-from headway.resource import Position as Position
-from headway.resource import Reference as Reference
-from headway.resource import Resource as Resource
-from headway.resource import ResourceId as ResourceId
-from headway.resource import ResourceType as ResourceType
-from headway.resource import Scope as Scope
-from headway.resource import ScopedType as ScopedType
-from headway.resource import Status as Status
-from headway.sharding import sharded as sharded
-from headway.subscription import Topic as Topic
+from headway._imported_later import imported_later as _imported_later
 
 if TYPE_CHECKING:
     from headway import access as access
@@ -99,8 +50,14 @@ if TYPE_CHECKING:
     from headway import client as client
     from headway import controller as controller
     from headway import engine as engine
+    from headway import errors as errors
+    from headway import events as events
+    from headway import indexes as indexes
     from headway import journal as journal
+    from headway import mapper as mapper
+    from headway import mappers as mappers
     from headway import notify as notify
+    from headway import predicates as predicates
     from headway import protobuf as protobuf
     from headway import queue as queue
     from headway import reconcile as reconcile
@@ -108,9 +65,18 @@ if TYPE_CHECKING:
     from headway import rpc as rpc
     from headway import run as run
     from headway import service as service
+    from headway import sharding as sharding
+    from headway import sources as sources
     from headway import storage as storage
     from headway import subscribing as subscribing
     from headway import subscription as subscription
+    from headway.cache import CacheReader as CacheReader
+    from headway.cache import Projected as Projected
+    from headway.cache import Projection as Projection
+    from headway.cache import Query as Query
+    from headway.cache import View as View
+    from headway.cache import projection as projection
+    from headway.cache import query as query
     from headway.client import Client as Client
     from headway.client import HeldLease as HeldLease
     from headway.client import Subject as Subject
@@ -118,6 +84,8 @@ if TYPE_CHECKING:
     from headway.client import until as until
     from headway.client import until_condition as until_condition
     from headway.client import until_gone as until_gone
+    from headway.controller import App as App
+    from headway.controller import WriteLimit as WriteLimit
     from headway.engine import Engine as Engine
     from headway.engine import Network as Network
     from headway.engine import Timing as Timing
@@ -125,19 +93,72 @@ if TYPE_CHECKING:
     from headway.engine import open_cache as open_cache
     from headway.engine import open_engine as open_engine
     from headway.engine import open_workers as open_workers
+    from headway.errors import Conflict as Conflict
+    from headway.errors import HeadwayError as HeadwayError
+    from headway.errors import NotFound as NotFound
+    from headway.errors import PermanentFailure as PermanentFailure
     from headway.graphs import graph as graph
+    from headway.mapper import Watch as Watch
+    from headway.mapper import watch as watch
+    from headway.protobuf import field as field
+    from headway.protobuf import message as message
+    from headway.queue import Backoff as Backoff
+    from headway.reconcile import Conditions as Conditions
+    from headway.reconcile import Finalizer as Finalizer
+    from headway.reconcile import Outputs as Outputs
+    from headway.reconcile import Reason as Reason
+    from headway.reconcile import Request as Request
+    from headway.reconcile import RequeueAfter as RequeueAfter
+    from headway.reconcile import Runtime as Runtime
+    from headway.reconcile import requeue_after as requeue_after
+    from headway.reconcile import requeue_now as requeue_now
+    from headway.resource import NAMESPACE as NAMESPACE
+    from headway.resource import PARTITION as PARTITION
+    from headway.resource import Condition as Condition
+    from headway.resource import ConditionState as ConditionState
+    from headway.resource import Hooks as Hooks
+    from headway.resource import Need as Need
+    from headway.resource import Position as Position
+    from headway.resource import Reference as Reference
+    from headway.resource import Resource as Resource
+    from headway.resource import ResourceId as ResourceId
+    from headway.resource import ResourceType as ResourceType
+    from headway.resource import Scope as Scope
+    from headway.resource import ScopedType as ScopedType
+    from headway.resource import Status as Status
+    from headway.sharding import sharded as sharded
+    from headway.subscription import Topic as Topic
 
-# A program that declares types and controllers needs neither clients nor the engine nor the network.
+# Each name is imported at its first use. So a program loads what it uses, and the command line starts fast.
 _LATER = {
-    "": "access api client engine journal notify rpc run service storage subscribing",
+    "": (
+        "access api cache client controller engine errors events indexes journal mapper mappers notify "
+        "predicates protobuf queue reconcile resource rpc run service sharding sources storage subscribing "
+        "subscription"
+    ),
+    "cache": "CacheReader Projected Projection Query View projection query",
     "client": "Client HeldLease Subject hold_lease until until_condition until_gone",
+    "controller": "App WriteLimit",
     "engine": "Engine Network Timing connect open_cache open_engine open_workers",
+    "errors": "Conflict HeadwayError NotFound PermanentFailure",
     "graphs": "graph",
+    "mapper": "Watch watch",
+    "protobuf": "field message",
+    "queue": "Backoff",
+    "reconcile": "Conditions Finalizer Outputs Reason Request RequeueAfter Runtime requeue_after requeue_now",
+    "resource": (
+        "Condition ConditionState Hooks NAMESPACE Need PARTITION Position Reference Resource ResourceId "
+        "ResourceType Scope ScopedType Status"
+    ),
+    "sharding": "sharded",
+    "subscription": "Topic",
 }
 __getattr__ = _imported_later(__name__, _LATER)
+_NAMES = sorted(name for names in _LATER.values() for name in names.split())
+# For `import *`. Type checkers read the imports above.
+globals()["__all__"] = _NAMES
 
 
 def __dir__() -> list[str]:
     """Return all names, with those that are imported at their first use."""
-    later = {name for names in _LATER.values() for name in names.split()}
-    return sorted({*globals(), *later} - {"TYPE_CHECKING"})
+    return sorted({*globals(), *_NAMES} - {"TYPE_CHECKING"})

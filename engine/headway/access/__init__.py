@@ -20,6 +20,7 @@ Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 
 from typing import TYPE_CHECKING
 
+from headway._imported_later import imported_later
 from headway.access._audit import Audit as Audit
 from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import Authorizer as Authorizer
@@ -43,7 +44,6 @@ from headway.access._tokens import REFUSED as REFUSED
 from headway.access._tokens import Token as Token
 from headway.access._tokens import TokenSet as TokenSet
 from headway.access._tokens import new_token as new_token
-from headway.base import imported_later
 
 if TYPE_CHECKING:
     from headway.access._document import add_token as add_token

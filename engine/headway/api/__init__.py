@@ -5,6 +5,7 @@ A service raises the errors of `headway.errors`. What carries a call, such as gR
 
 from typing import TYPE_CHECKING
 
+from headway._imported_later import imported_later
 from headway.api._bounds import (
     MAX_FILTER,
     MAX_NUMBER,
@@ -60,7 +61,6 @@ from headway.api._services import (
 )
 from headway.api._token import TOKEN_HEADER, Token, token_metadata
 from headway.api._wrapper import Wrapper
-from headway.base import imported_later
 
 if TYPE_CHECKING:
     from headway.api._observe import ObserveApi

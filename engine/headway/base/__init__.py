@@ -6,6 +6,7 @@ the annotations that `_annotations.py` reads, and `_groups.py` splits and unwrap
 
 from typing import TYPE_CHECKING
 
+from headway._imported_later import imported_later
 from headway.base._annotations import Count as Count
 from headway.base._annotations import Delay as Delay
 from headway.base._annotations import Endless as Endless
@@ -49,7 +50,6 @@ from headway.base._groups import of_controller as of_controller
 from headway.base._groups import only_error as only_error
 from headway.base._groups import ordinary as ordinary
 from headway.base._groups import story as story
-from headway.base._imported_later import imported_later as imported_later
 from headway.base._in_order import in_order as in_order
 from headway.base._joined import joined as joined
 from headway.base._nursery import block_nursery as block_nursery

@@ -9,7 +9,7 @@ to the same handler; the reply becomes JSON. `_server.py` accepts connections fo
 
 from typing import TYPE_CHECKING
 
-from headway.base import imported_later
+from headway._imported_later import imported_later
 from headway.http._address import check_http_address as check_http_address
 from headway.http._address import host_and_port as host_and_port
 from headway.http._address import names_loopback as names_loopback

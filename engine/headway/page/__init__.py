@@ -12,7 +12,7 @@ This package computes nothing by rules of its own. `observe` computes the number
 
 from typing import TYPE_CHECKING
 
-from headway.base import imported_later
+from headway._imported_later import imported_later
 from headway.page._host import PageHost as PageHost
 from headway.page._service import PageService as PageService
 

@@ -6,7 +6,7 @@ exists.
 
 from typing import TYPE_CHECKING
 
-from headway.base import imported_later
+from headway._imported_later import imported_later
 from headway.pauses._client import pause_controller as pause_controller
 from headway.pauses._client import resume_controller as resume_controller
 from headway.pauses._reported import ControllerPaused as ControllerPaused

@@ -6,7 +6,7 @@ declares a class, then `_codec.py`, and `_compile.py`, which compiles the codec 
 
 from typing import TYPE_CHECKING
 
-from headway.base import imported_later
+from headway._imported_later import imported_later
 from headway.protobuf._annotation import LONGEST_DURATION as LONGEST_DURATION
 from headway.protobuf._codec import Payload as Payload
 from headway.protobuf._codec import codec_of as codec_of

@@ -7,6 +7,7 @@ asyncio's interfaces; they are not visible outside this package. To read the cod
 
 from typing import TYPE_CHECKING
 
+from headway._imported_later import imported_later
 from headway.api import TOKEN_HEADER as TOKEN_HEADER
 from headway.api import Channel as Channel
 from headway.api import Lagging as Lagging
@@ -15,7 +16,6 @@ from headway.api import PassingChannel as PassingChannel
 from headway.api import Token as Token
 from headway.api import timeout_of as timeout_of
 from headway.api import token_metadata as token_metadata
-from headway.base import imported_later
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
 from headway.rpc._addresses import addresses as addresses

@@ -6,7 +6,7 @@ shard is in the work queue and in writes.
 
 from typing import TYPE_CHECKING
 
-from headway.base import imported_later
+from headway._imported_later import imported_later
 from headway.sharding._placement import MAX_SHARDS as MAX_SHARDS
 from headway.sharding._placement import Sharded as Sharded
 from headway.sharding._placement import sharded as sharded

@@ -6,7 +6,7 @@ Nothing here checks permissions. Read `_backend.py` first (the promises), then `
 
 from typing import TYPE_CHECKING
 
-from headway.base import imported_later
+from headway._imported_later import imported_later
 from headway.storage._abilities import Asked as Asked
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata

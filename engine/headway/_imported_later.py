@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,8 @@ def imported_later(
     package: str, modules: Mapping[str, str], before: Callable[[], object] | None = None
 ) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for a package: ``__getattr__ = imported_later(__name__, {"_module": "Name other"})``.
+
+    A name that has been used once is an attribute of the package like any other.
 
     Args:
         modules: the names from each module, which is relative to the package; "" for a module that is meant itself.
@@ -25,6 +28,8 @@ def imported_later(
         if before is not None:
             before()
         found = import_module(f"{package}.{module or name}")
-        return getattr(found, name) if module else found
+        value = getattr(found, name) if module else found
+        setattr(sys.modules[package], name, value)
+        return value
 
     return get
