@@ -55,9 +55,10 @@ SCENARIOS = {
         *(prime, reconcile, journal, trickle, noop),
         *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, handles, etcd_fanout, wire, subscribe),
         *(peering, page, governor),
-        *(memory, etcd_memory, share, projection, importing),
+        *(memory, etcd_memory, share, projection),
     )
 } | {each.name: each for each in (*quiet.ROWS, *scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)}
+SCENARIOS |= {each.name: each for each in importing.ROWS}
 
 
 QUICK = "--quick"

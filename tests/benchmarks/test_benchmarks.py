@@ -32,7 +32,10 @@ FULL_ONLY = {
 }
 """The scenarios that are at their bounds, and those that take seconds to prepare."""
 
-WIDE = {"share", "import", "journal", "flat_10k", "controllers_50", "dns_change", "flat"} | {
+WIDE = {"share", "journal", "flat_10k", "controllers_50", "dns_change", "flat"} | {
+    *(each.name for each in importing.ROWS),
+}
+WIDE |= {
     f"{kind}_{size}"
     for kind in ("prime", "queue", "first", "update", "list", "snapshot", "flat")
     for size in ("100k", "1m")
@@ -46,8 +49,8 @@ DIFFERENCES = {"journal", "controllers_50", "watchers_100", "watchers_1000"}
 @pytest.mark.parametrize(
     "scenario",
     [
-        # `share` visits all objects several times, `import` starts six interpreters, and `journal` runs `reconcile` 36
-        # times. Several rows of growth differ only in their size.
+        # `share` visits all objects several times, `import` and its like start six interpreters, and `journal` runs
+        # `reconcile` 36 times. Several rows of growth differ only in their size.
         pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in WIDE else [])
         for each in SCENARIOS.values()
     ],
@@ -69,7 +72,7 @@ def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None
 def test_imports_are_measured_with_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An import is timed with the bytecode of the import before it, even if the environment disables bytecode."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    importing.imported("headway.errors", str(tmp_path))
+    importing.imported("import headway.errors", str(tmp_path))
     assert list(tmp_path.rglob("headway/errors.*.pyc"))
 
 

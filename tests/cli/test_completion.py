@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from headway import NAMESPACE, connect
-from headway.cli import _completion, main
+from headway.cli import _completing, main
 from headway.rpc import Health, Services, open_server
 from tests.cli.served import TEAM, apps
 from tests.cli.terminal import Terminal
@@ -80,7 +80,7 @@ async def test_completion_is_empty_and_silent_without_an_answer(
     async with open_server(Services(Health("other")), ["127.0.0.1:0"]) as other:
         assert await offered(other.addresses[0], "get te") == []
 
-    monkeypatch.setattr(_completion, "PATIENCE", 0.2)
+    monkeypatch.setattr(_completing, "PATIENCE", 0.2)
     async with trio.open_nursery() as nursery:
         silent = await nursery.start(trio.serve_tcp, keep_silent, 0)
         began = trio.current_time()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from headway.cli import _arguments
+from headway.cli import _named
 from tests.cli.terminal import Terminal
 
 APP = """import trio
@@ -52,7 +52,7 @@ async def test_module_that_starts_trio_is_refused(terminal: Terminal, folder: Pa
 
 async def test_slow_import_says_where_it_is(terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The module goes on once the command has said so. It lets the time pass that the command has set."""
-    monkeypatch.setattr(_arguments, "SLOW", 1000.0)
+    monkeypatch.setattr(_named, "SLOW", 1000.0)
     (folder / "slow.py").write_text(
         "import signal\nimport headway\n\ntell = signal.getsignal(signal.SIGALRM)\nheard = []\n\n\n"
         "def told(*about):\n    tell(*about)\n    heard.append(about)\n\n\nsignal.signal(signal.SIGALRM, told)\n"

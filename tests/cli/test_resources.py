@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -209,20 +207,6 @@ def test_help_lists_each_command_with_its_own_first_sentence() -> None:
         command = main.get_command(context, name)
         assert command is not None
         assert (command.name, command.get_short_help_str(200)) == (name, sentence)
-
-
-def test_help_and_a_command_load_only_what_they_need() -> None:
-    """Other modules would make them slow to start. Help needs no network, and a table needs no YAML."""
-    code = "import sys, headway.cli; before = set(sys.modules); {}; print(*(set(sys.modules) - before))"
-    help_loads = loaded(code.format("headway.cli.main(['--help'], standalone_mode=False)"))
-    assert not {"headway.rpc.client", "asyncio", "yaml", "difflib"} & help_loads
-    get_loads = loaded(code.format("headway.cli.main(['get', '--help'], standalone_mode=False)"))
-    assert not {"yaml", "headway.manifest", "headway.cli._serve", "headway.cli._apply"} & get_loads
-
-
-def loaded(code: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.wide

@@ -16,8 +16,9 @@ import click
 from headway import manifest
 from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Exit, Usage, fail
 from headway.cli._output import Output, output_option, show_all
-from headway.cli._running import Exit, Usage, code_of, fail, read_stdin
+from headway.cli._running import code_of, read_stdin
 from headway.cli._waiting import wait_for
 from headway.client import Client, keep_stored, merge_and_compare
 from headway.documents import decode

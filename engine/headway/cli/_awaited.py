@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from headway.base import did_you_mean
-from headway.cli._running import Usage
+from headway.cli._exits import Usage
 from headway.client import has_condition
 from headway.resource import ConditionState, Resource, ResourceId, ResourceType
 

@@ -20,9 +20,10 @@ import trio
 from headway import manifest
 from headway.cli._arguments import one_of_a_name
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Exit, Usage, fail
 from headway.cli._missing import naming_units
 from headway.cli._names import find_named
-from headway.cli._running import Exit, Usage, code_of, fail
+from headway.cli._running import code_of
 from headway.errors import Conflict, FailedPrecondition, HeadwayError, InvalidArgument, ManifestError, NotFound
 from headway.resource import Resource, redacted_resource
 

@@ -11,10 +11,10 @@ import click
 from headway.base import plain
 from headway.cli._arguments import combined, complete_name, complete_type
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Usage
 from headway.cli._missing import naming_units, note_missing_unit
 from headway.cli._names import find_named, find_type
 from headway.cli._output import Details, details_option, json_text, table
-from headway.cli._running import Usage
 from headway.client import Upserted
 from headway.resource import EVENT, Entry, Event, Kind, Resource, ResourceId, event_id, readable_time
 

@@ -11,10 +11,10 @@ from typing import Literal
 import click
 
 from headway.base import plain
-from headway.cli._arguments import apps_at
+from headway.cli._exits import Exit, fail
+from headway.cli._named import apps_at
 from headway.cli._output import utf8_for_programs
 from headway.cli._progress import is_terminal
-from headway.cli._running import Exit, fail
 from headway.errors import DeclarationError
 from headway.graphs import Graph
 from headway.graphs import graph as graph_of

@@ -1,6 +1,7 @@
 """The command `headway`, its options, and the list of its subcommands.
 
-Each subcommand is imported on first use, so that `headway get` doesn't load what only `serve` needs.
+Each subcommand is imported on first use, so that `headway get` doesn't load what only `serve` needs. `--version`,
+`--help` and the completion of commands load nothing of Headway outside of this package.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import sys
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from headway.base import did_you_mean
+from headway._version import VERSION
 from headway.cli._written import check_output
 
 # Files are looked at only by a command that connects to a server, and the variables may be set for others.
@@ -89,11 +91,22 @@ class _Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(f"headway.cli.{module}"), name)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names of commands and the options that start with the typed text."""
+        listed = [
+            CompletionItem(name, help=click.Command(name, help=sentence).get_short_help_str())
+            for name, (_, _, sentence) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*listed, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command and its arguments. Raises click.UsageError with a suggestion for an unknown command."""
         if args and args[0] not in _COMMANDS and not ctx.resilient_parsing:
+            from headway.base import did_you_mean
+
             ctx.fail(f"command {args[0]!r} not found{did_you_mean(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
 
@@ -104,7 +117,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="headway", message="headway %(version)s")
+@click.version_option(VERSION, message="headway %(version)s")
 @click.option(
     "--server",
     envvar="HEADWAY_SERVER",
@@ -160,8 +173,8 @@ def main(
       130  interrupted (`serve` and `work` exit with 0 then)
     """
     # Imported here, because help doesn't need it.
-    from headway.cli._connection import Target
-    from headway.cli._running import end_at_signals
+    from headway.cli._exits import end_at_signals
+    from headway.cli._target import Target
 
     end_at_signals()
     secure = tls or tls_authority is not None or tls_certificate is not None

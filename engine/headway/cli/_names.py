@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import Any
 
-from headway.cli._running import Usage
+from headway.cli._exits import Usage
 from headway.errors import InvalidArgument
 from headway.resource import (
     Registry,

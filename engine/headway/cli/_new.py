@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headway.cli._running import Exit, Usage, fail
+from headway.cli._exits import Exit, Usage, fail
 from headway.resource import RESERVED_GROUPS, type_problem
 
 _FILES = {

@@ -11,7 +11,7 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.api import Call, ObserveApi
 from headway.base import plain
 from headway.cli._connection import Connection, connected
-from headway.cli._running import Usage
+from headway.cli._exits import Usage
 from headway.errors import HeadwayError
 from headway.pauses import controller_problem, pause_controller, resume_controller
 from headway.resource import did_you_mean

@@ -12,9 +12,10 @@ import trio
 from headway.base import plain
 from headway.cli._arguments import combined
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Exit, Usage, fail
 from headway.cli._names import find_type
 from headway.cli._output import Output, as_object, output_option, show_object, table
-from headway.cli._running import Exit, Usage, fail, read_stdin
+from headway.cli._running import read_stdin
 from headway.client import Client, until_gone
 from headway.errors import Conflict, InvalidArgument, NotFound
 from headway.peering import (

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import click
 
 from headway.cli._arguments import combined
+from headway.cli._exits import Usage
 from headway.cli._log import configure_log
-from headway.cli._running import Usage
 from headway.cli._sibling import Sibling
 from headway.engine import Engine, worker_name
 from headway.errors import DeclarationError, InvalidArgument

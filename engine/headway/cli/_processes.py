@@ -14,10 +14,11 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from headway.base import retry_delay
+from headway.cli._exits import Exit, Usage, fail
 from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions
 from headway.cli._reload import at_hangups, hangups
-from headway.cli._running import HARD_EXIT, Exit, Usage, fail, fail_to_serve
+from headway.cli._running import HARD_EXIT, fail_to_serve
 from headway.cli._sibling import Sibling, process_name, socket_path
 from headway.engine import worker_name
 from headway.errors import DeclarationError, HeadwayError

@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from headway.base import plain
-from headway.storage import Progress
+
+if TYPE_CHECKING:
+    from headway.storage import Progress
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ import click
 
 from headway.base import plain
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Usage
 from headway.cli._output import Details, details_option, json_text, table
-from headway.cli._running import Usage
 from headway.quotas import QUOTA, Quota, QuotaInfo, list_quotas, quota_problem
 from headway.resource import DEFAULT_UNIT
 

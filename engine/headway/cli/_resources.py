@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ from headway.base import plain
 from headway.cli._arguments import all_of_a_type, one_of_a_name
 from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Usage
 from headway.cli._missing import naming_units, note_missing_unit
 from headway.cli._names import find_listed, find_named, find_scope
 from headway.cli._output import (
@@ -27,14 +28,15 @@ from headway.cli._output import (
     table,
     warn_undecodable,
 )
-from headway.cli._running import Usage
 from headway.cli._waiting import wait_for
 from headway.client import Deleted, Subject, Upserted
 from headway.errors import HeadwayError, StoreChanged
 from headway.protobuf import redacted
 from headway.resource import DescribedTopic, Resource, readable_time, redacted_resource
-from headway.subscribing import BEGIN_ANEW, Published
 from headway.subscription import Topic
+
+if TYPE_CHECKING:
+    from headway.subscribing import Published
 
 STATUS_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 
@@ -130,6 +132,8 @@ async def _watch_several(connection: Connection, subjects: list[Subject], output
                     else:
                         click.echo(event_text("found" if batch.snapshot else "sent", event, output))
     except StoreChanged as error:
+        from headway.subscribing import BEGIN_ANEW
+
         # The text is for programs.
         raise StoreChanged(str(error).replace(BEGIN_ANEW, "run the command again")) from error
 

@@ -14,10 +14,10 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import plain
 from headway.cli import _arguments
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Exit, Usage
 from headway.cli._missing import naming_units
 from headway.cli._names import find_named, find_type
 from headway.cli._output import counted
-from headway.cli._running import Exit, Usage
 from headway.cli._why import ask, ask_stuck
 from headway.errors import HeadwayError, NotFound
 from headway.pauses import PAUSE, controller_problem, pause_name

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 import errno
+import gc
 import os
 import signal
 import sys
@@ -14,16 +14,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
 import trio
 
 from headway.api import exit_of
-from headway.base import Output, only_error, plain, say
-from headway.engine import ShutdownWatch
+from headway.base import Output, only_error, say
+from headway.cli._exits import Exit, fail
 from headway.errors import HeadwayError, ManifestError
 from headway.events import ignore
+
+if TYPE_CHECKING:
+    from headway.engine import ShutdownWatch
 
 _AFTER_THE_ENGINE = 0.5
 """Extra seconds in which an engine can end the process first: its report has more details."""
@@ -34,32 +36,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The errors of a disk that may have space again."""
-
-
-class Exit(enum.IntEnum):
-    """The exit codes. They are documented in docs/guides/command-line.md."""
-
-    DONE = 0
-    REFUSED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    MANIFEST = 4
-    UNREACHABLE = 5
-    WAITED = 6
-    DIFFERENT = 7
-    INTERRUPTED = 130
-
-
-class Usage(click.UsageError):
-    """The command was used wrongly, such as with an unknown type or an invalid address."""
-
-    exit_code = Exit.USAGE
-
-
-def fail(code: Exit, message: str) -> NoReturn:
-    """Print a message to stderr, and exit with the code."""
-    click.echo("\n".join(plain(line) for line in message.split("\n")), err=True)
-    sys.exit(code)
 
 
 def fail_by(error: HeadwayError) -> NoReturn:
@@ -108,6 +84,10 @@ def start(function: Callable[[], Awaitable[None]], hard_exit: float | None) -> b
     """Run a function under Trio until it returns or a signal cancels it. Return True if it was canceled."""
     if hard_exit is not None:
         _keep_standard_streams()
+    if not gc.isenabled():
+        # `__main__.py` has turned collection off. Without the first line, the first pass would traverse all modules.
+        gc.freeze()
+        gc.enable()
     return trio.run(_until_interrupted, function, hard_exit)
 
 
@@ -165,6 +145,9 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
         async with trio.open_nursery() as receiving:
             async with trio.open_nursery() as nursery:
                 if hard_exit is not None:
+                    # Imported here, because only a server has an engine.
+                    from headway.engine import ShutdownWatch
+
                     watch = ShutdownWatch(nursery, ignore, bound=bound, hard_exit=bound)
                 await receiving.start(cancel_at_signal)
                 await function()
@@ -304,12 +287,6 @@ class LastingOutput:
 
 HARD_EXIT = 70
 """The exit code of a server that received a signal to stop, but that something blocked."""
-
-
-def end_at_signals() -> None:
-    """Let SIGTERM end the first process of a container, such as during the import of an app, as it ends any other."""
-    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def leave_within(seconds: float, bound: float) -> None:

@@ -11,11 +11,14 @@ from typing import Any
 import click
 
 from headway.base import plain
-from headway.cli._arguments import apps_at, check_store_exists, complete_type, named_store
-from headway.cli._connection import Connection, Target, connected, current_target, open_connection
+from headway.cli._arguments import complete_type
+from headway.cli._connection import Connection, connected, open_connection
+from headway.cli._exits import Exit, Usage
+from headway.cli._named import apps_at, check_store_exists, named_store
 from headway.cli._names import find_type
 from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
-from headway.cli._running import Exit, Usage, run
+from headway.cli._running import run
+from headway.cli._target import Target, current_target
 from headway.engine import combine_apps, combine_topics
 from headway.errors import DeclarationError
 from headway.resource import (

@@ -15,14 +15,15 @@ import trio
 
 from headway.access import Authorizer, load_access
 from headway.base import check_regular
-from headway.cli._arguments import any_store, apps_at
-from headway.cli._connection import check_key, tls_context
+from headway.cli._exits import Exit, Usage
 from headway.cli._log import announce, configure_log, tell
+from headway.cli._named import any_store, apps_at
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._processes import AFTER_THE_PROCESSES, Plan, check_processes, supervise
 from headway.cli._reload import files_of, hangups, held_hangups, reload_at_hangups
-from headway.cli._running import Exit, Usage, fail_by, fail_to_serve, run
+from headway.cli._running import fail_by, fail_to_serve, run
 from headway.cli._sibling import Sibling, sibling_of
+from headway.cli._target import check_key, tls_context
 from headway.controller import App
 from headway.engine import Network, Timing, open_engine
 from headway.errors import DeclarationError, InvalidArgument, ManifestError

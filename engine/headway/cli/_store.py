@@ -13,11 +13,13 @@ import click
 from headway._gen.headway.migration import v1 as migration_pb
 from headway.api import FAILED, Call, Code, code_of
 from headway.base import plain, repr_text
-from headway.cli._arguments import apps_at, check_store_exists, named_store, object_at
-from headway.cli._connection import Connection, Target, current_target, open_connection
+from headway.cli._connection import Connection, open_connection
+from headway.cli._exits import Exit, Usage, fail
+from headway.cli._named import apps_at, check_store_exists, named_store, object_at
 from headway.cli._output import Details, counted, details_option, json_text, position_object
 from headway.cli._progress import is_terminal, open_progress
-from headway.cli._running import Exit, Usage, fail, run
+from headway.cli._running import run
+from headway.cli._target import Target, current_target
 from headway.client import client_error
 from headway.engine import combine_apps
 from headway.errors import DeclarationError, HeadwayError, InvalidArgument, StoreUnusable

@@ -11,7 +11,8 @@ import trio
 
 from headway.access import Authorizer, Identity, add_token, entry, keep_keys, load_access, new_token
 from headway.base import read_secret
-from headway.cli._running import Exit, Usage, fail, fail_by, run
+from headway.cli._exits import Exit, Usage, fail
+from headway.cli._running import fail_by, run
 from headway.errors import DeclarationError, HeadwayError, InvalidArgument, ManifestError, PermissionDenied
 from headway.events import IssuerFailed
 from headway.rpc import TOKEN_HEADER

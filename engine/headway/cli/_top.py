@@ -12,9 +12,10 @@ import click
 import trio
 
 from headway.base import plain
+from headway.cli._exits import Usage
 from headway.cli._output import Details, details_option, json_text, table
 from headway.cli._progress import is_terminal
-from headway.cli._running import Usage, run
+from headway.cli._running import run
 from headway.cli._scrape import page_address
 from headway.cli._top_shown import HEADS, Shown, cells
 from headway.errors import InvalidArgument, Unavailable

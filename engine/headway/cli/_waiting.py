@@ -11,8 +11,8 @@ import trio
 
 from headway.base import leaves
 from headway.cli._awaited import Awaited
+from headway.cli._exits import Exit, fail
 from headway.cli._progress import is_terminal
-from headway.cli._running import Exit, fail
 from headway.client import Client, until
 from headway.errors import HeadwayError
 

@@ -15,10 +15,10 @@ from headway.api import FAILED, Call, Code, ObserveApi, code_of
 from headway.base import plain
 from headway.cli import _arguments
 from headway.cli._connection import Connection, connected
+from headway.cli._exits import Exit, Usage, fail
 from headway.cli._missing import note_missing_unit
 from headway.cli._names import find_named
 from headway.cli._output import Details, details_option, json_text
-from headway.cli._running import Exit, Usage, fail
 from headway.client import client_error
 from headway.errors import HeadwayError
 from headway.resource import ResourceId, pb

@@ -10,12 +10,13 @@ from ssl import SSLContext
 import click
 import trio
 
-from headway.cli._arguments import apps_at
-from headway.cli._connection import Target
+from headway.cli._exits import Exit, Usage
 from headway.cli._log import announce
+from headway.cli._named import apps_at
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._reload import hangups, held_hangups, reload_at_hangups
-from headway.cli._running import Exit, Usage, fail_to_serve, run
+from headway.cli._running import fail_to_serve, run
+from headway.cli._target import Target
 from headway.controller import App
 from headway.engine import Timing, open_workers
 from headway.errors import DeclarationError, InvalidArgument

@@ -22,7 +22,7 @@ from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, Reso
 
 # Lines that a block (`|`) preserves: they have no blanks at their ends and no characters to escape.
 _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
-_BEYOND = re.compile("[\xa0-\U0010ffff]")
+_BEYOND = re.compile("[^\0-\x9f]")
 # Texts that a parser may read as a number, a boolean or nothing: `1e3` and `0o644` by YAML 1.2, `y` and `1:30` by
 # YAML 1.1, `-0o7` and `0B1` by some. PyYAML quotes only what it would read so itself.
 _AMBIGUOUS = re.compile(
