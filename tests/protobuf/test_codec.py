@@ -6,17 +6,19 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import betterproto2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway._gen.message_pool import dataclass as generated_dataclass
 from headway.base import finished
 from headway.errors import PayloadError
 from headway.protobuf import (
     UnsupportedClassError,
+    codec_of,
     copy_message,
     decode,
     decoding,
@@ -348,3 +350,45 @@ def test_decoded_messages_share_their_keys() -> None:
     read = decode(pb.Type, b"\x1a\x01k")
     assert list(vars(read)) == list(vars(pb.Type(kind="k")))
     assert list(vars(copy.copy(read))) == list(vars(copy_message(read)))
+
+
+def test_each_function_is_compiled_at_its_first_use() -> None:
+    """Most messages are only encoded in one process and decoded in another. Those that a message holds count, too."""
+
+    @message
+    class Inner:
+        text: str = field(1)
+
+    @message
+    class Outer:
+        inner: list[Inner] = field(1)
+
+    def compiled(cls: type[Any]) -> list[str]:
+        return [name for name in ("encode", "decode", "copy", "equal", "unknown") if codec_of(cls).has(name)]
+
+    data = encode(Outer(inner=[Inner(text="x")]))
+    assert compiled(Outer) == compiled(Inner) == ["encode"]
+    assert decode(Outer, data).inner[0].text == "x"
+    assert compiled(Outer) == compiled(Inner) == ["encode", "decode"]
+    assert equal(copy_message(Inner(text="x")), Inner(text="x"))
+    assert compiled(Outer) == ["encode", "decode"]
+    assert compiled(Inner) == ["encode", "decode", "copy", "equal"]
+
+
+def test_type_hints_of_a_generated_class_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them takes long, and betterproto2 asks for them for each field."""
+    asked: list[type] = []
+
+    def note(cls: type, *arguments: Any) -> Any:
+        asked.append(cls)
+        return get_type_hints(cls, *arguments)
+
+    monkeypatch.setattr("betterproto2.get_type_hints", note)
+
+    @generated_dataclass(eq=False, repr=False)
+    class Generated(betterproto2.Message):
+        one: int = betterproto2.field(1, betterproto2.TYPE_INT32)
+        two: str = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    assert decode(Generated, encode(Generated(one=1, two="x"))) == Generated(one=1, two="x")
+    assert asked == [Generated]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import betterproto2
@@ -33,6 +34,8 @@ def _declared(cls: type[Any], options: dict[str, Any]) -> type[Any]:
         like.__init__(self, *args, **kwargs)
 
     made.__init__ = __init__  # type: ignore[misc]
+    # betterproto2 asks for all hints of a class again for each of its fields.
+    made._type_hints = classmethod(functools.cache(super(made, made)._type_hints.__func__))
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headway.errors import PayloadError
-from headway.protobuf._compile import ATTRIBUTE, Codec, compile_codecs
+from headway.protobuf._compile import ATTRIBUTE, Codec, kept_codec
 from headway.protobuf._unwritable import UNWRITABLE, unwritable
 
 
@@ -30,9 +30,9 @@ def encode(message: Payload) -> bytes:
     Raises:
         PayloadError: The value of a field is invalid. The message names the field and the value.
     """
-    codec = codec_of(message.__class__)
+    write = codec_of(message.__class__).encode
     try:
-        return codec.encode(message)
+        return write(message)
     except UNWRITABLE as error:
         raise unwritable(message, error, codec_of) from error
 
@@ -40,8 +40,9 @@ def encode(message: Payload) -> bytes:
 def decode(cls: type[P], data: bytes) -> P:
     """Decode a message of a class. Raises PayloadError, which says what is wrong, if the bytes are invalid."""
     data = bytes(data)
+    read = codec_of(cls).decode
     try:
-        made: P = codec_of(cls).decode(data, 0, len(data), 1)
+        made: P = read(data, 0, len(data), 1)
     except PayloadError as error:
         raise PayloadError(f"not a valid {cls.__qualname__}: {error}") from error.__cause__
     return made
@@ -81,9 +82,6 @@ def has_unknown_fields(message: Payload) -> bool:
 
 
 def codec_of(cls: type[Any]) -> Codec:
-    """Return the codec of a class. It is compiled on first use, with the codecs of all classes that it can hold."""
+    """Return the codec of a class. Each of its functions is compiled at its first use."""
     codec: Codec | None = cls.__dict__.get(ATTRIBUTE)
-    if codec is None:
-        compile_codecs(cls)
-        codec = cls.__dict__[ATTRIBUTE]
-    return codec
+    return kept_codec(cls) if codec is None else codec

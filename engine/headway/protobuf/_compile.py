@@ -7,7 +7,7 @@ import linecache
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import betterproto2
@@ -27,10 +27,22 @@ from headway.protobuf._plan import (
     plan_class,
 )
 
+_SOURCES: dict[str, Callable[[ClassPlan, Globals], str]] = {
+    "encode": encoder_source,
+    "decode": decoder_source,
+    "copy": copier_source,
+    "equal": equality_source,
+    "unknown": unknown_source,
+}
 
-@dataclass(frozen=True, slots=True)
+
 class Codec:
-    """The functions for one message class."""
+    """The functions for one message class. Each is compiled at its first use.
+
+    Most messages are only encoded by one process and decoded by another.
+    """
+
+    __slots__ = ("_cls", "_plan", *_SOURCES)
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, int, int, int], Any]
@@ -38,12 +50,35 @@ class Codec:
     equal: Callable[[Any, Any], bool]
     unknown: Callable[[Any], bool]
 
+    def __init__(self, cls: MessageClass) -> None:
+        self._cls = cls
+        self._plan: ClassPlan | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _SOURCES:
+            raise AttributeError(name)
+        _compile(self._cls, name)
+        return object.__getattribute__(self, name)
+
+    def has(self, function: str) -> bool:
+        """Return True if the function is compiled."""
+        try:
+            object.__getattribute__(self, function)
+        except AttributeError:
+            return False
+        return True
+
+    def plan(self) -> ClassPlan:
+        """Return the plan of the class. Raises UnsupportedClassError."""
+        if self._plan is None:
+            self._plan = plan_class(self._cls)
+        return self._plan
+
 
 ATTRIBUTE = "_headway_codec"
 """The attribute of a class that holds its codec."""
 STEPWISE = "_headway_steps"
 """The attribute of a class that holds its functions in steps, once they are compiled."""
-_FUNCTIONS = ("encode", "decode", "copy", "equal", "unknown")
 
 
 class Stepwise(NamedTuple):
@@ -53,26 +88,28 @@ class Stepwise(NamedTuple):
     decode: Callable[[bytes, int, int, int], Steps[Any]]
 
 
-def compile_codecs(root: MessageClass) -> None:
-    """Compile the codec of a class, and of all classes that it can hold, and keep each with its class."""
-    # The codecs of classes that are compiled already, or are not supported.
-    plans, ready = _planned(root, ATTRIBUTE)
+def kept_codec(cls: type[Any]) -> Codec:
+    """Return the codec of a class. If it has none, make one and keep it with the class."""
+    codec: Codec | None = cls.__dict__.get(ATTRIBUTE)
+    if codec is None:
+        codec = Codec(cls)
+        setattr(cls, ATTRIBUTE, codec)
+    return codec
+
+
+def _compile(root: MessageClass, function: str) -> None:
+    """Compile one function of a class, and of all classes that it can hold."""
+    # The codecs of classes that have it already, or are not supported.
+    plans, ready = _planned(root, function)
     number: dict[type, int] = {cls: index for index, cls in enumerate([*plans, *ready])}
     shared = Globals(names_for_all(), number)
     for cls, codec in ready.items():
-        for name in _FUNCTIONS:
-            shared.objects[f"{name}_{number[cls]}"] = getattr(codec, name)
-    sources: list[str] = []
+        shared.objects[f"{function}_{number[cls]}"] = getattr(codec, function)
     for cls, own in number.items():
         shared.objects[f"class_{own}"] = cls
-    for plan in plans.values():
-        sources += [decoder_source(plan, shared), encoder_source(plan, shared)]
-        sources += [copier_source(plan, shared), equality_source(plan, shared), unknown_source(plan, shared)]
-    _run(sources, "codec", root, shared)
+    _run([_SOURCES[function](plan, shared) for plan in plans.values()], function, root, shared)
     for cls in plans:
-        ready[cls] = Codec(*(shared.objects[f"{name}_{number[cls]}"] for name in _FUNCTIONS))
-    for cls, codec in ready.items():
-        setattr(cls, ATTRIBUTE, codec)
+        setattr(kept_codec(cls), function, shared.objects[f"{function}_{number[cls]}"])
 
 
 def compile_stepwise(root: MessageClass) -> Stepwise:
@@ -113,10 +150,10 @@ def _in_one(function: Callable[..., Any]) -> Callable[..., Steps[Any]]:
     return steps
 
 
-def _planned(root: MessageClass, attribute: str) -> tuple[dict[MessageClass, ClassPlan], dict[MessageClass, Codec]]:
+def _planned(root: MessageClass, function: str) -> tuple[dict[MessageClass, ClassPlan], dict[MessageClass, Codec]]:
     """Return the plans of a class and of all classes that it can hold, and the codecs of those without a plan.
 
-    Classes with a codec in ``attribute`` need no plan.
+    Classes that have the function need no plan.
     """
     plans: dict[MessageClass, ClassPlan] = {}
     ready: dict[MessageClass, Codec] = {}
@@ -125,13 +162,15 @@ def _planned(root: MessageClass, attribute: str) -> tuple[dict[MessageClass, Cla
         cls = waiting.pop()
         if cls in plans or cls in ready:
             continue
-        if attribute and (codec := cls.__dict__.get(attribute)) is not None:
+        codec = kept_codec(cls)
+        if function and codec.has(function):
             ready[cls] = codec
             continue
         try:
-            plans[cls] = plan_class(cls)
+            plans[cls] = codec.plan()
         except UnsupportedClassError:
-            ready[cls] = _uncompiled(cls)
+            ready[cls] = codec
+            _use_own_methods(codec, cls)
         else:
             waiting += plans[cls].messages()
     return plans, ready
@@ -213,8 +252,8 @@ def _many(value: object) -> list[Any]:
     return list(value)
 
 
-def _uncompiled(cls: MessageClass) -> Codec:
-    """Return a codec that calls betterproto2's methods, for a class that is not supported."""
+def _use_own_methods(codec: Codec, cls: MessageClass) -> None:
+    """Let a codec call betterproto2's methods, for a class that is not supported."""
 
     def decode(data: bytes, start: int, end: int, depth: int) -> betterproto2.Message:
         if depth > wire.DEPTH_LIMIT:
@@ -235,7 +274,7 @@ def _uncompiled(cls: MessageClass) -> Codec:
             return left is right
         return left == right and left._unknown_fields == right._unknown_fields
 
-    return Codec(bytes, decode, deep, equal, _has_unknown)
+    codec.encode, codec.decode, codec.copy, codec.equal, codec.unknown = bytes, decode, deep, equal, _has_unknown
 
 
 def _has_unknown(message: betterproto2.Message) -> bool:

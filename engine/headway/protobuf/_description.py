@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import keyword
 import types
@@ -13,6 +12,7 @@ from typing import Any
 import betterproto2
 
 from headway._gen.headway.types import v1 as types_pb
+from headway._gen.message_pool import dataclass as message_class
 from headway.base import repr_text
 from headway.protobuf._annotation import DURATION, TIMESTAMP, Annotation, Element
 from headway.protobuf._declared import (
@@ -174,7 +174,7 @@ class _Rebuilt:
             setattr(cls, field.name, dataclass_field(annotation, field.number, field.oneof or None))
         cls.__annotations__ = dict.fromkeys(fields, Any)
         cls._declaration = Declaration(cls.__name__, fields, [])
-        dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
+        message_class(eq=False, repr=False, kw_only=True)(cls)
 
     def _element(self, field: types_pb.Field) -> Element:
         if field.kind == "timestamp":

@@ -38,7 +38,7 @@ def sharing_decoder_of(cls: type[P], *parts: type[Any], most: int = 1024) -> Cal
     for each in plans:
         code.objects[f"class_{number[each]}"] = each
     source = "\n\n".join(decoder_source(plan, code) for plan in plans.values())
-    exec(compile(source, f"<sharing decoder of {cls.__qualname__}>", "exec"), code.objects)  # as in `compile_codecs`
+    exec(compile(source, f"<sharing decoder of {cls.__qualname__}>", "exec"), code.objects)  # as in `_compile.py`
     read: _Decode = code.objects[f"decode_{number[cls]}"]
     return lambda data, begin, end: read(data, begin, end, 1)
 
