@@ -281,7 +281,7 @@ def test_import_of_a_name_loads_nothing_that_many_programs_never_use() -> None:
         *("hyperframe", "multidict", "sqlite3", "yaml", "tree_sitter", "click", "structlog", "prometheus_client"),
         *("hypercorn", "hypothesis", "pytest", "multiprocessing", "concurrent.futures", "dateutil"),
         *("headway.client", "headway.api", "headway.informers", "headway.graphs", "headway.storage", "headway.rpc"),
-        *("headway.protobuf._descriptors", "headway._gen.headway.observe.v1"),
+        *("headway.protobuf._descriptors", "headway._gen.headway.observe.v1", "headway.subscription._items"),
     }
     names = "App, Request, Runtime, field, mappers, message, watch"
     assert loaded(f"from headway import {names}") & needless == set()

@@ -141,3 +141,23 @@ def test_annotations_of_all_checked_functions_exist_at_run_time() -> None:
         check = inspect.getclosurevars(function).nonlocals.get("check")
         if check is not None and inspect.getclosurevars(check).nonlocals["error"] is not None:
             inspect.get_annotations(inspect.unwrap(function), eval_str=True)
+
+
+def test_signature_is_read_at_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading it takes longer than the rest of a declaration, and most functions of a package are never called."""
+    read: list[object] = []
+
+    def note(function: Callable[..., object]) -> inspect.Signature:
+        read.append(function)
+        return signature(function)
+
+    signature = inspect.signature
+    monkeypatch.setattr(inspect, "signature", note)
+
+    @checked()
+    def called(number: int) -> int:
+        return number
+
+    assert read == []
+    assert (called(1), called(2)) == (1, 2)
+    assert len(read) == 1

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import AsyncGeneratorType, FunctionType, GeneratorType, GenericAlias, MappingProxyType, NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from headway.base._annotations import value_problem
 from headway.base._text import did_you_mean, ended, repr_text
@@ -49,8 +49,30 @@ def check_options(options: Collection[str]) -> Callable[[F], F]:
     return lambda function: _checked(function, options)
 
 
-def _named(signature: inspect.Signature) -> list[str]:
-    return [name for name, each in signature.parameters.items() if each.kind in _BY_NAME and name != "self"]
+class _Form(NamedTuple):
+    """The arguments of a function: all names, those by place, those by name, examples, and those without a default."""
+
+    signature: inspect.Signature
+    names: list[str]
+    open_ended: bool
+    places: list[str]
+    usual: set[str]
+    defaults: dict[str, str]
+    needed: set[str]
+
+
+def _form(signature: inspect.Signature, options: Collection[str]) -> _Form:
+    parameters = signature.parameters.values()
+    named = [each.name for each in parameters if each.kind in _BY_NAME]
+    return _Form(
+        signature,
+        [*(name for name in named if name != "self"), *options],
+        any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters),
+        [each.name for each in parameters if each.kind in _BY_PLACE],
+        set(named),
+        {each.name: f"{each.name}={each.default!r}" for each in parameters if _is_example(each.default)},
+        {each.name for each in parameters if each.default is inspect.Parameter.empty},
+    )
 
 
 def _checked(
@@ -60,17 +82,15 @@ def _checked(
     examples: Mapping[str, str] = MappingProxyType({}),
 ) -> F:
     called: Callable[..., Any] = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    signature = inspect.signature(called)
-    names = [*_named(signature), *options]
-    parameters = signature.parameters.values()
-    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-    places = [each.name for each in parameters if each.kind in _BY_PLACE]
-    usual = {each.name for each in parameters if each.kind in _BY_NAME}
-    defaults = {each.name: f"{each.name}={each.default!r}" for each in parameters if _is_example(each.default)}
-    needed = {each.name for each in parameters if each.default is inspect.Parameter.empty}
     hints: dict[str, Any] = {}
 
+    # At the first call, because this takes longer than the rest of the declaration.
+    @functools.cache
+    def form() -> _Form:
+        return _form(inspect.signature(called), options)
+
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        signature, names, open_ended, places, usual, defaults, needed = form()
         given = {**dict(zip(places, args, strict=False)), **kwargs}
         # `bind` takes longer than most of the checks.
         if not (needed <= given.keys() <= usual and len(given) == len(args) + len(kwargs)):

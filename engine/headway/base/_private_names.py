@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import FunctionType
 from typing import NamedTuple
 
 PYTHON = "Python"
@@ -55,11 +56,20 @@ def _wrong_with(name: str, parameters: str | None) -> str:
         return ""
     if not callable(found):
         return f"{where}.{path} is not a function"
-    has, wanted = list(inspect.signature(found).parameters), parameters.split()
+    has, wanted = _parameters(found), parameters.split()
     if wanted[-1:] == ["..."]:
         wanted.pop()
         has = has[: len(wanted)]
     return "" if has == wanted else f"{where}.{path} takes ({', '.join(has)}), expected ({', '.join(wanted)})"
+
+
+def _parameters(function: Callable[..., object]) -> list[str]:
+    if type(function) is FunctionType and not hasattr(function, "__wrapped__"):
+        code = function.__code__
+        if not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+            # The same as below, in a hundredth of the time.
+            return list(code.co_varnames[: code.co_argcount])
+    return list(inspect.signature(function).parameters)
 
 
 def _version(package: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
@@ -41,6 +40,9 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
         raise Usage(f"the type {written!r} is ambiguous; it could be {names}")
     if not types:
         raise Usage(f"type {written!r} not found: the server has no types")
+    # Imported only for an error, because this takes long.
+    import difflib
+
     # Compare a kind only with kinds, since it is never similar to a full name.
     known = {str(each.name) if "." in written else each.name.kind for each in types}
     # The comparison ignores case, but the hint preserves it.

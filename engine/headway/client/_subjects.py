@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import MAX_SUBJECTS
 from headway.base import checked
 from headway.client._arguments import tenancy_searched
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType
 from headway.subscription import Topic
+
+if TYPE_CHECKING:
+    from headway._gen.headway.subscribe import v1 as subscribe_pb
 
 FORM = "TEAM, headway.Subject(TEAM, 'core'), headway.Subject(TEAM, namespace='a') or headway.Subject(RATES, 'EUR')"
 
@@ -60,6 +62,9 @@ class Subject:
 
     def message(self) -> subscribe_pb.Subject:
         """Return the subject as a wire message."""
+        # Imported here, because most clients never subscribe.
+        from headway._gen.headway.subscribe import v1 as subscribe_pb
+
         source, name = self.source, self.name
         if isinstance(source, Topic):
             if name:

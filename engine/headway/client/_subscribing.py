@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway import subscription
 from headway.api import Channel, Metadata
 from headway.base import Range, async_block, block_nursery, check_trio, checked
 from headway.client._arguments import milliseconds
@@ -13,7 +13,7 @@ from headway.client._subjects import FORM, Subject, checked_subjects
 from headway.client._writes import Allow
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType, pb
-from headway.subscription import SubscriptionPosition, Topic
+from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.subscribing import Subscription
@@ -32,7 +32,7 @@ class Subscribing:
         self,
         subjects: Iterable[ResourceType[Any] | Topic[Any] | Subject],
         *,
-        resume_after: SubscriptionPosition | None = None,
+        resume_after: subscription.SubscriptionPosition | None = None,
         progress_interval: Annotated[float, Range(0.001, 3600, unit="seconds")] = 1.0,
     ) -> AsyncIterator[Subscription]:
         """Subscribe: ``async with client.subscribe([TEAM, RATES]) as batches: async for batch in batches: ...``
@@ -43,6 +43,7 @@ class Subscribing:
         every ``progress_interval`` seconds.
         """
         check_trio("subscribe")
+        from headway._gen.headway.subscribe import v1 as subscribe_pb
         from headway.subscribing import Follower, Subscription
 
         wanted = checked_subjects(subjects)
@@ -53,7 +54,7 @@ class Subscribing:
             subjects=[each.message() for each in wanted], progress_interval_ms=milliseconds(progress_interval)
         )
         follower = Follower(self._channel, request, self._metadata, resume_after)
-        subscription = Subscription(follower, wanted)
+        made = Subscription(follower, wanted)
         async with block_nursery() as nursery:
             nursery.start_soon(follower.run, name="subscription")
-            yield subscription
+            yield made

@@ -1,7 +1,7 @@
 """The base class of events, and the function that receives them. No I/O.
 
 `Record` is cheap at import time. A frozen dataclass compiles six functions when it is declared, which slows every start
-of a program. A record compiles one, and its instances are as fast to create.
+of a program. A record compiles one, when the first is created, and further ones are created as fast.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ class Record:
     """
 
     def __init_subclass__(cls) -> None:
+        type.__setattr__(cls, "__match_args__", tuple(cls.__annotations__))
+        type.__setattr__(cls, "__init__", Record.__init__)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        cls = type(self)
         fields = tuple(cls.__annotations__)
         arguments = ", ".join(f"{each}=cls.{each}" if each in vars(cls) else each for each in fields)
         # Write to the dictionary, because `__setattr__` raises.
@@ -26,7 +31,7 @@ class Record:
         made: dict[str, Any] = {"cls": cls}
         exec(f"def __init__(self, {arguments}): {body}", made)
         type.__setattr__(cls, "__init__", made["__init__"])
-        type.__setattr__(cls, "__match_args__", fields)
+        made["__init__"](self, *args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if type(other) is type(self) else NotImplemented

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Any, ForwardRef, Literal, Self, get_args, get_origin
+from typing import Any, ForwardRef, Literal, NamedTuple, Self, get_args, get_origin
 
 import betterproto2
 
@@ -39,8 +39,7 @@ def later(name: str) -> type[Later]:
     return type(name, (Later,), {})
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(NamedTuple):
     """The type of a single value: its protobuf kind and its Python class."""
 
     proto_type: str
@@ -49,8 +48,7 @@ class Element:
     unwrap: Callable[[], type] | None = None
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(NamedTuple):
     """The type of a whole field."""
 
     shape: Literal["single", "optional", "repeated", "map"]

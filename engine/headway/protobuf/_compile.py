@@ -7,7 +7,6 @@ import linecache
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import betterproto2
@@ -130,7 +129,7 @@ def compile_stepwise(root: MessageClass) -> Stepwise:
     for cls, own in number.items():
         shared.objects[f"class_{own}"] = cls
     for plan in plans.values():
-        for each in (replace(shared, stepwise=False), shared):
+        for each in (shared._replace(stepwise=False), shared):
             sources += [decoder_source(plan, each), encoder_source(plan, each)]
     _run(sources, "steps", root, shared)
     own = number[root]

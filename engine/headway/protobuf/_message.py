@@ -8,7 +8,7 @@ import sys
 from abc import ABCMeta
 from collections.abc import Callable, Mapping
 from types import CellType, FrameType
-from typing import Any, ClassVar, Never, TypeVar, cast, dataclass_transform, get_origin, overload
+from typing import Any, ClassVar, NamedTuple, Never, TypeVar, cast, dataclass_transform, get_origin, overload
 
 import betterproto2
 from betterproto2.casing import camel_case, safe_snake_case
@@ -34,8 +34,7 @@ _FULL_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__annotations__", "__annotate_func__", "__annotations_cache__")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Field:
+class _Field(NamedTuple):
     number: Any
     kind: str | None
     secret: Any
@@ -193,9 +192,9 @@ def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Ann
         taken[marker.number] = name
         read = read_annotation(annotation, marker.kind, names, where)
         if marker.secret:
-            read = dataclasses.replace(read, secret=_is_secret(marker, read, where))
+            read = read._replace(secret=_is_secret(marker, read, where))
         if marker.oneof is not None:
-            read = dataclasses.replace(read, oneof=_oneof(marker, read, where))
+            read = read._replace(oneof=_oneof(marker, read, where))
         fields[name] = read
     _check_oneofs(cls, fields)
     for name, value in vars(cls).items():

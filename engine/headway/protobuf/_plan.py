@@ -2,10 +2,10 @@
 
 import keyword
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as fields_of
+from dataclasses import is_dataclass
 from enum import IntEnum
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import betterproto2
 
@@ -36,8 +36,7 @@ class EnumValues(dict[int, Any]):
         return self._enum(value)
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """The type of an element of a field: its kind and, for a message or an enum, its class."""
 
     kind: str
@@ -46,8 +45,7 @@ class Value:
     enum: EnumValues | None = None
 
 
-@dataclass(frozen=True)
-class FieldPlan:
+class FieldPlan(NamedTuple):
     """The plan of one field."""
 
     name: str
@@ -61,8 +59,7 @@ class FieldPlan:
     rivals: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ClassPlan:
+class ClassPlan(NamedTuple):
     """The plan of one message class, with its fields in the order of their numbers."""
 
     cls: MessageClass
@@ -82,8 +79,7 @@ class ClassPlan:
         return [plan.value.message for plan in self.fields if plan.value.message is not None]
 
 
-@dataclass(frozen=True)
-class Globals:
+class Globals(NamedTuple):
     """The globals of the code that is generated together for several classes.
 
     Attributes:

@@ -14,16 +14,8 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.base import repr_text
 from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import decode, encode
-from headway.resource import AnyMessage, Change, Position, SnapshotChunk, position
-
-
-class TopicEvent(NamedTuple):
-    """An event of a topic, encoded."""
-
-    topic: str
-    subject: str
-    data: AnyMessage
-
+from headway.resource import Change, Position, SnapshotChunk, position
+from headway.subscription._topic_log import TopicEvent, TopicPosition
 
 SubscriptionEvent = Change | TopicEvent
 
@@ -71,20 +63,6 @@ class Reached:
 
 
 SubscriptionItem = SnapshotChunk | SnapshotPart | SnapshotComplete | NewSnapshot | Commits | Reached
-
-
-class TopicPosition(NamedTuple):
-    """A position in the events of a topic.
-
-    Attributes:
-        topic: the name of the topic.
-        incarnation: identifies one lifetime of the topic: it changes when the process is restarted, and by `reset`.
-        number: the number of the call of `publish`.
-    """
-
-    topic: str
-    incarnation: str
-    number: int
 
 
 class SubscriptionPosition(NamedTuple):

@@ -16,8 +16,7 @@ from headway.base import answer_problem, current_run, ended, plain_problem, repr
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
 from headway.resource import AnyMessage, DescribedTopic, name_problem
-from headway.subscription._items import TopicEvent, TopicPosition
-from headway.subscription._topic_log import MAX_EVENTS, TopicLog
+from headway.subscription._topic_log import MAX_EVENTS, TopicEvent, TopicLog, TopicPosition
 
 T = TypeVar("T")
 

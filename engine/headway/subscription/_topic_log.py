@@ -10,10 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from typing import NamedTuple
 
 from headway.errors import HistoryCompacted
 from headway.resource import AnyMessage
-from headway.subscription._items import TopicEvent
 
 MAX_EVENTS = 10_000
 """The number of events that a topic keeps."""
@@ -23,6 +23,28 @@ MAX_BYTES = 64 << 20
 
 AT_ONCE = 1000
 """The number of calls that a subscriber takes at once, at most."""
+
+
+class TopicEvent(NamedTuple):
+    """An event of a topic, encoded."""
+
+    topic: str
+    subject: str
+    data: AnyMessage
+
+
+class TopicPosition(NamedTuple):
+    """A position in the events of a topic.
+
+    Attributes:
+        topic: the name of the topic.
+        incarnation: identifies one lifetime of the topic: it changes when the process is restarted, and by `reset`.
+        number: the number of the call of `publish`.
+    """
+
+    topic: str
+    incarnation: str
+    number: int
 
 
 class TopicLog:
