@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import betterproto2
@@ -34,9 +35,15 @@ FORM = 'app.topic("rates", Rate, snapshot=current)'
 _URL = "type.googleapis.com/"
 
 
-@message(name="google.protobuf.BytesValue")
-class _Bytes:
-    value: bytes = field(1)
+@cache
+def _bytes_class() -> type[Any]:
+    """Return the class of events that are bytes. It is declared at its first use, because few topics have such."""
+
+    @message(name="google.protobuf.BytesValue")
+    class BytesValue:
+        value: bytes = field(1)
+
+    return BytesValue
 
 
 class Topic(Generic[T]):
@@ -62,7 +69,7 @@ class Topic(Generic[T]):
         self.name = name
         self.payload = payload
         self.wildcard = wildcard
-        self._class: type[Any] = payload or _Bytes
+        self._class: type[Any] = payload or _bytes_class()
         self._raw = payload is None
         self._url = _URL + bind_name(self._class, f"topics.{name.replace('-', '_')}")
         self._snapshot = snapshot
@@ -207,7 +214,7 @@ class Topic(Generic[T]):
             raise InvalidArgument(
                 f"topic {self.name}: the event of {subject!r} must be a {wanted.__name__}, not {repr_text(event)}"
             )
-        data = encode(_Bytes(value=event) if self._raw else event)  # type: ignore[arg-type]
+        data = encode(self._class(value=event) if self._raw else event)  # type: ignore[arg-type]
         if len(data) > MAX_PUBLISHED:
             raise InvalidArgument(
                 f"topic {self.name}: the event of {subject!r} has {len(data)} bytes: "
