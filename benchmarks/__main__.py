@@ -46,7 +46,7 @@ from benchmarks import (
     wire,
     write,
 )
-from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, write_results
+from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, measured_on, write_results
 
 GROWTH = (*growth.ROWS, *flat.ROWS, *wire.ROWS, *fanout.ROWS, *controllers.ROWS)
 SCENARIOS = {
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         print(problem, file=sys.stderr)
         return 2
     before = load()
-    print(HEADER, flush=True)
+    print(f"{measured_on()}\n\n{HEADER}", flush=True)
     rows = []
     for name in wanted or SCENARIOS:
         scenario = SCENARIOS[name]

@@ -17,6 +17,9 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
+import sysconfig
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,15 +145,47 @@ def write_results(rows: Iterable[Row], before: list[float], path: Path = RESULTS
         before: The load averages at the beginning of the run.
     """
     run = {
-        "commit": _git("rev-parse", "HEAD")
-        + ("+" if _git("status", "--porcelain", "--", "engine", "benchmarks") else ""),
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "machine": f"{os.cpu_count()} × {_processor()}, {platform.system()} {platform.machine()}",
+        "commit": _commit("HEAD"),
+        "python": python(),
+        "machine": _machine(),
         "load_before": before,
         "load_after": load(),
     }
     found = {"run": run, "rows": {row.name: row.as_json() for row in rows}}
     path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+
+
+_OPTIMIZED = {"PGO": "--enable-optimizations", "LTO": "--with-lto"}
+"""The options by which a Python is configured to be optimized by a profile, and at link time."""
+
+
+def python() -> str:
+    """Return the running Python and its build, which makes a difference of a quarter to most costs.
+
+    A distribution's own Python may have been built twice, and describe the build that is not running.
+    """
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    if sys.base_prefix == "/usr":
+        return f"{version} of {platform.freedesktop_os_release()['PRETTY_NAME']}"
+    arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    found = [name for name, option in _OPTIMIZED.items() if option in arguments]
+    return f"{version} built with {' and '.join(found)}" if found else f"{version} built without PGO and LTO"
+
+
+def measured_on(*others: str) -> str:
+    """Return the sentence below a table of figures: the day, commit, machine and Python, and the other programs."""
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    return f"Measured on {day} at commit {_commit('--short=8', 'HEAD')}: {'; '.join((_machine(), python(), *others))}."
+
+
+def _commit(*revision: str) -> str:
+    """Return the commit of the source, with a ``+`` if what is measured differs from it."""
+    changed = _git("status", "--porcelain", "--", "engine", "benchmarks")
+    return _git("rev-parse", *revision) + ("+" if changed else "")
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} × {_processor()}, {platform.system()} {platform.machine()}"
 
 
 def _git(*arguments: str) -> str:

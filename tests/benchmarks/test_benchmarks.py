@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import importing
 from benchmarks.__main__ import SCENARIOS, main
-from benchmarks._harness import HEADER, PAIRS, Row, Scenario, line, write_results
+from benchmarks._harness import HEADER, PAIRS, Row, Scenario, line, measured_on, python, write_results
 from tests.helpers.etcd_server import need_etcd
 
 FULL_ONLY = {
@@ -93,8 +93,28 @@ def test_results_are_written_by_a_complete_run_only(monkeypatch: pytest.MonkeyPa
     assert found["rows"] == {"two": {"ours_bytes": 1.0, "against_bytes": 1.0, "ratio": 1.0}}
     assert found.keys() == {"run", "rows"}
     assert found["run"].keys() == {"commit", "python", "machine", "load_before", "load_after"}
-    assert found["run"]["python"].endswith(platform.python_version())
+    assert platform.python_version() in found["run"]["python"]
     assert found["run"]["load_before"] == [0.5, 0.25, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "configured", "build"),
+    [
+        ("/opt/python", "'--prefix=/opt/python'", "built without PGO and LTO"),
+        ("/opt/python", "'--enable-optimizations' '--with-lto'", "built with PGO and LTO"),
+        ("/opt/python", "'--with-lto'", "built with LTO"),
+        ("/usr", "'--with-lto'", "of Debian"),
+    ],
+)
+def test_python_is_named_with_its_build(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, configured: str, build: str
+) -> None:
+    """The configuration that a distribution's Python describes may be that of another build."""
+    monkeypatch.setattr("sys.base_prefix", prefix)
+    monkeypatch.setattr("sysconfig.get_config_var", lambda _: configured)
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"PRETTY_NAME": "Debian"})
+    assert python() == f"{platform.python_implementation()} {platform.python_version()} {build}"
+    assert measured_on("Go 1.26").endswith(f"; {python()}; Go 1.26.")
 
 
 def test_broken_bound_exits_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +179,7 @@ def replace_scenarios(monkeypatch: pytest.MonkeyPatch, **ratios: Sequence[float]
 def test_row_is_printed_as_soon_as_it_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The header is printed before the first measurement, and each row before the next one."""
+    """The machine and the header are printed before the first measurement, and each row before the next one."""
     printed: list[str] = []
 
     def scenario(name: str) -> Scenario:
@@ -171,4 +191,4 @@ def test_row_is_printed_as_soon_as_it_is_measured(
 
     monkeypatch.setattr("benchmarks.__main__.SCENARIOS", {name: scenario(name) for name in ("one", "two")})
     assert main(["one=1", "two=1"]) == 0
-    assert printed == [f"{HEADER}\n", f"{line(Row('one', 4.0, 2.0, 'us', None))}\n"]
+    assert printed == [f"{measured_on()}\n\n{HEADER}\n", f"{line(Row('one', 4.0, 2.0, 'us', None))}\n"]
