@@ -18,6 +18,7 @@ GO_CLIENT := .venv/go/resource-client
 GO_CATALOG := .venv/go/catalog-client
 GO_PEER := .venv/go/controller-runtime-peer
 GO_SERVER := .venv/go/grpc-go-peer
+GO_ETCD := .venv/go/etcd-go-peer
 NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 
 # The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
@@ -127,8 +128,8 @@ crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times
 bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks/results.json (QUICK=1: most of them, in three minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-bench-peers: .venv/ready $(GO_PEER) $(GO_SERVER) ## the same work by Headway and by controller-runtime, and by a server on grpc-go, as tables; needs Go (ONLY=network: the second)
-	$(BIN)/python -m benchmarks.peers $(GO_PEER) $(GO_SERVER) $(if $(ONLY),--only $(ONLY))
+bench-peers: .venv/ready $(GO_PEER) $(GO_SERVER) $(GO_ETCD) $(ETCD) ## the same work by Headway and by controller-runtime, a server on grpc-go and Go's client of etcd, as tables; needs Go (ONLY=network: one of controllers, network, etcd)
+	$(BIN)/python -m benchmarks.peers $(dir $(GO_PEER)) $(if $(ONLY),--only $(ONLY))
 
 ##@ Made things
 etcd: $(ETCD) ## the real etcd for the tests, of the version in tests/etcd/go.mod; needs Go, takes minutes once
@@ -146,7 +147,7 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) $(GO_SERVER) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) $(GO_SERVER) $(GO_ETCD) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
@@ -171,6 +172,12 @@ $(GO_SERVER): $(wildcard benchmarks/peers/grpc_go/*.go) $(addprefix benchmarks/p
 	@mkdir -p $(@D)
 	benchmarks/peers/grpc_go/generate.sh $(abspath $(BIN)/python)
 	cd benchmarks/peers/grpc_go && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+$(GO_ETCD): $(wildcard benchmarks/peers/etcd_go/*)
+	@echo "building the program on Go's client of etcd"
+	@mkdir -p $(@D)
+	cd benchmarks/peers/etcd_go && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
 # Its stubs are generated each time: they are never older than the schema, and nobody has to read them in a review.

@@ -1,26 +1,33 @@
-"""Measure Headway and its peers in turn, and print their tables: ``python -m benchmarks.peers CONTROLLERS SERVER``.
+"""Measure Headway and its peers in turn, and print their tables: ``python -m benchmarks.peers PROGRAMS``.
 
-The first table compares controllers with the program on controller-runtime, the second one servers with the program on
-grpc-go (`_network.py`). The two sides alternate, and a figure is the median of its rounds. Each measurement of a
-controller is a process of its own. All rows but `latency` and `memory` compare processor time, because a Go program
-spreads its work over all cores. A row says how much Headway takes for each unit of what the peer takes: below 1 is
-ahead.
+PROGRAMS is the folder of the built programs of the peers. The tables are in the form of docs/guides/how-fast.md, each
+with the sentence that says when and where it was measured:
+
+- `controllers`: controllers, with the program on controller-runtime. Each side is measured by default and with one
+  option changed, and the ratio is that of the default of Headway to the better of the peer's two figures.
+- `network`: servers, with the program on grpc-go (`_network.py`).
+- `etcd`: clients of etcd, with the program on Go's client (`_etcd.py`).
+
+The sides alternate, and a figure is the median of its rounds. Each measurement of a controller or of a client is a
+process of its own. All rows but those of latency and memory compare processor time, because a Go program spreads its
+work over all cores. A row says how much Headway takes for each unit of what the peer takes: below 1 is ahead.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks._harness import load
-from benchmarks.peers._network import rows
-
-ROUNDS = 5
+from benchmarks._harness import load, measured_on
+from benchmarks.peers import _etcd, _network
+from benchmarks.peers._headway import FREEZE
 
 
 class Work(NamedTuple):
@@ -31,75 +38,125 @@ class Work(NamedTuple):
     size: int
     other: int
     figure: str
-    per: int
+    per: int = 1
 
 
 def works(size: int) -> list[Work]:
     """Return what is measured, with ``size`` objects where there are many."""
     few = max(size // 10, 1)
     return [
-        Work(f"open until the first reconcile, {size:,}", "prime", size, 0, "cpu_us", size),
-        Work(f"the same with 2 indexes, {size:,}", "prime", size, 2, "cpu_us", size),
-        Work(f"open until all are reconciled, {size:,}", "first", size, 0, "cpu_us", size),
-        Work(f"the same with 2 indexes, {size:,}", "first", size, 2, "cpu_us", size),
-        Work(f"creation, reconcile and status write, 1 writer, {few:,}", "throughput", few, 1, "cpu_us", few),
-        Work(f"the same with 8 writers, {few:,}", "throughput", few, 8, "cpu_us", few),
-        Work("write until its reconcile, median, nothing cached", "latency", 0, 2_000, "median_us", 1),
-        Work(f"the same with {size:,} cached", "latency", size, 2_000, "median_us", 1),
-        Work(f"peak memory after a first pass, {size:,}", "memory", size, 0, "bytes", size),
+        Work(f"open until the first reconcile, {size:,} objects", "prime", size, 0, "cpu_us", size),
+        Work("the same with 2 indexes", "prime", size, 2, "cpu_us", size),
+        Work(f"open until all {size:,} are reconciled", "first", size, 0, "cpu_us", size),
+        Work("the same with 2 indexes", "first", size, 2, "cpu_us", size),
+        Work(f"creation, reconcile and status write, 1 writer, {few:,} objects", "throughput", few, 1, "cpu_us", few),
+        Work("the same with 8 writers", "throughput", few, 8, "cpu_us", few),
+        Work("write and its reconcile", "latency", 0, 0, "each_us"),
+        Work("the same, 20 ms after the one before", "latency", 0, 20, "each_us"),
+        Work("write until its reconcile begins, median", "latency", 0, 0, "median_us"),
+        Work(f"the same with {size:,} objects cached", "latency", size, 0, "median_us"),
+        Work("the same, 1 ms after the one before", "latency", size, 1, "median_us"),
+        Work("the same, 20 ms after the one before", "latency", size, 20, "median_us"),
+        Work(f"live heap after a first pass over {size:,} objects, each", "live", size, 0, "bytes", size),
+        Work("peak memory until then, each", "peak", size, 0, "bytes", size),
     ]
-
-
-def measured(command: list[str], work: Work) -> float:
-    """Return one figure of a program, for each unit of work."""
-    arguments = [*command, work.mode, str(work.size), str(work.other)]
-    ran = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=600)
-    return float(json.loads(ran.stdout)[work.figure]) / work.per
 
 
 def controllers(program: Path, size: int, rounds: int) -> None:
     """Print the table of controllers, with ``size`` objects where there are many."""
     ours = [sys.executable, "-m", "benchmarks.peers._headway"]
-    _header("controller-runtime")
+    sides = (ours, [*ours, FREEZE], [str(program)], [str(program), "-priority-queue=false"])
+    _header("Headway", "with `gc_freeze`", "controller-runtime", "without its priority queue")
+    # Several rows may be figures of one measurement.
+    known: dict[tuple[str, int, int], Sequence[Sequence[dict[str, float]]]] = {}
     for work in works(size):
-        pairs = [(measured(ours, work), measured([str(program)], work)) for _ in range(rounds)]
-        mine, other = median(each for each, _ in pairs), median(each for _, each in pairs)
-        _line(work.text, mine, other, "B" if work.figure == "bytes" else "µs")
+        given = work.mode, work.size, work.other
+        if given not in known:
+            known[given] = [[_ran([*side, *map(str, given)]) for side in sides] for _ in range(rounds)]
+        figures = [
+            median(each[work.figure] / work.per for each in of_side) for of_side in zip(*known[given], strict=True)
+        ]
+        _line(work.text, figures, figures[0] / min(figures[2:]), "B" if work.figure == "bytes" else "µs")
+    _end("sigs.k8s.io/controller-runtime", "k8s.io/client-go")
 
 
 def network(program: Path, size: int, rounds: int) -> None:
     """Print the table of servers, with ``size`` resources where there are many."""
-    _header("grpc-go")
-    for row in rows(program, max(size // 10, 1), size, rounds):
-        if row.grpc_go < 1000:
-            _line(row.text, row.headway, row.grpc_go, "µs")
-        else:
-            _line(row.text, row.headway / 1000, row.grpc_go / 1000, "ms")
+    _header("Headway", "grpc-go")
+    for row in _network.rows(program, max(size // 10, 1), size, rounds):
+        scale, unit = (1, "µs") if row.grpc_go < 1000 else (1000, "ms")
+        _line(row.text, [row.headway / scale, row.grpc_go / scale], row.headway / row.grpc_go, unit)
+    _end("google.golang.org/grpc", "google.golang.org/protobuf")
 
 
-def _header(peer: str) -> None:
-    print(f"| work | Headway | {peer} | ratio |\n| --- | --- | --- | --- |", flush=True)
+def etcd(program: Path, size: int, rounds: int) -> None:
+    """Print the table of clients of etcd."""
+    _header("Headway", "Go's client")
+    for row in _etcd.rows(program, max(size // 10, 1), rounds):
+        _line(row.text, [row.headway, row.etcd_go], row.headway / row.etcd_go, "µs")
+    _end("go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/server/v3")
 
 
-def _line(text: str, mine: float, other: float, unit: str) -> None:
-    print(f"| {text} | {mine:,.2f} {unit} | {other:,.2f} {unit} | {mine / other:.2f} |", flush=True)
+class Table(NamedTuple):
+    """A table, the name of the built program that it needs, and the number of its rounds."""
+
+    printed: Callable[[Path, int, int], None]
+    program: str
+    rounds: int
+
+
+TABLES = {
+    "controllers": Table(controllers, "controller-runtime-peer", 3),
+    "network": Table(network, "grpc-go-peer", 5),
+    "etcd": Table(etcd, "etcd-go-peer", 5),
+}
+
+
+def _ran(command: Sequence[str]) -> dict[str, float]:
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    found: dict[str, float] = json.loads(ran.stdout)
+    return found
+
+
+def _header(*columns: str) -> None:
+    names = ["work", *columns, "ratio"]
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|", flush=True)
+
+
+def _line(text: str, figures: Sequence[float], ratio: float, unit: str) -> None:
+    shown = [f"{each:,.{0 if unit == 'B' else 2}f} {unit}" for each in figures]
+    print(f"| {' | '.join([text, *shown, f'{ratio:.2f}'])} |", flush=True)
+
+
+def _end(*modules: str) -> None:
+    """Print where a table was measured, with the versions of Go and of the modules that the programs are built on."""
+    go = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True).stdout.strip()
+    print(f"\n{measured_on(go.replace('go', 'Go '), *map(version, modules))}\n")
+
+
+def version(module: str) -> str:
+    """Return a Go module without its host, and the version that a program requires."""
+    for folder in (*Path(__file__).parent.iterdir(), Path(__file__).parents[2] / "tests/etcd"):
+        required = folder / "go.mod"
+        if required.exists() and (found := re.search(rf"\b{module} v(\S+)", required.read_text())):
+            return f"{module.partition('/')[2]} {found[1]}"
+    raise LookupError(f"{module} not found in any go.mod")
 
 
 def main() -> None:
     """Print the tables in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("controllers", type=Path, help="the built program on controller-runtime")
-    parser.add_argument("server", type=Path, help="the built program on grpc-go")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", type=Path, help="the folder of the built programs")
     parser.add_argument("--size", type=int, default=100_000, help="the number of objects where there are many")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--only", choices=["controllers", "network"], help="print only this table")
+    parser.add_argument(
+        "--rounds", type=int, help="the number of rounds, instead of 3 for controllers and 5 for the others"
+    )
+    parser.add_argument("--only", choices=TABLES, help="print only this table")
     given = parser.parse_args()
-    print(f"load before: {load()}")
-    if given.only != "network":
-        controllers(given.controllers, given.size, given.rounds)
-        print()
-    if given.only != "controllers":
-        network(given.server, given.size, given.rounds)
+    print(f"load before: {load()}\n")
+    for name, table in TABLES.items():
+        if given.only in (None, name):
+            table.printed(given.programs / table.program, given.size, given.rounds or table.rounds)
     print(f"load after: {load()}")
 
 

@@ -1,32 +1,50 @@
 """Headway's side of `make bench-peers`: the modes of the programs of the peers, as a program of its own.
 
-``python -m benchmarks.peers._headway MODE OBJECTS OTHER`` prints one JSON object, like the program of each peer. Each
-controller runs in an engine on the store in memory, with 8 workers, as `benchmarks.prime` and others have it.
+``python -m benchmarks.peers._headway MODE OBJECTS OTHER [--gc-freeze]`` prints one JSON object, like the program of
+each peer. Each controller runs in an engine on the store in memory, with 8 workers.
 """
 
 from __future__ import annotations
 
+import argparse
+import gc
 import json
 import resource
-import sys
 import time
+import tracemalloc
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from statistics import median
+from typing import Protocol
 
 import trio
 
 import headway
-from benchmarks._message import Note, built, built_many, fill, note, put, texts
+from benchmarks._message import Note, built_many, fill, note, texts
 from headway.events import ignore
-from headway.protobuf import encode
 from headway.resource import ResourceType, pb
-from headway.storage import MemoryBackend
+from headway.storage import Backend, MemoryBackend
 
 Result = dict[str, float]
 Handler = Callable[[headway.Runtime, headway.Request], Awaitable[None]]
 
+SAMPLES = 2_000
+"""The number of writes whose latency is measured, if they follow each other without a silence."""
+
+FREEZE = "--gc-freeze"
+"""The option of this program for an engine with ``gc_freeze=True``."""
+
 _WORKERS = 8
 _READY = pb.Condition(type="Ready", state=pb.ConditionState.TRUE)
+
+
+class Opened(Protocol):
+    """A function that opens an engine, with the options that are compared."""
+
+    def __call__(self, store: Backend | str, app: headway.App, /) -> AbstractAsyncContextManager[headway.Engine]:
+        """Open an engine for the length of the block."""
+        ...
 
 
 class _Clock:
@@ -51,7 +69,7 @@ def _declared(reconcile: Handler, indexes: int = 0) -> tuple[headway.App, Resour
     return app, type
 
 
-async def prime(count: int, indexes: int) -> Result:
+async def prime(count: int, indexes: int, opened: Opened) -> Result:
     """Measure until the first reconcile begins."""
     begun = trio.Event()
 
@@ -61,13 +79,17 @@ async def prime(count: int, indexes: int) -> Result:
     app, note_type = _declared(notes, indexes)
     backend = await _filled(note_type, count)
     clock = _Clock()
-    async with headway.open_engine(backend, app, report=ignore, gc_freeze=True):
+    async with opened(backend, app):
         await begun.wait()
         return clock.end()
 
 
-async def first(count: int, indexes: int) -> Result:
-    """Measure until every resource has been reconciled."""
+async def first(count: int, indexes: int, opened: Opened, at_end: Callable[[], Result] = dict) -> Result:
+    """Measure until every resource has been reconciled.
+
+    Args:
+        at_end: A function that returns further figures, and is called while the engine is open.
+    """
     done = trio.Event()
     seen = 0
 
@@ -81,12 +103,12 @@ async def first(count: int, indexes: int) -> Result:
     app, note_type = _declared(notes, indexes)
     backend = await _filled(note_type, count)
     clock = _Clock()
-    async with headway.open_engine(backend, app, report=ignore, gc_freeze=True):
+    async with opened(backend, app):
         await done.wait()
-        return clock.end()
+        return {**clock.end(), **at_end()}
 
 
-async def throughput(count: int, writers: int) -> Result:
+async def throughput(count: int, writers: int, opened: Opened) -> Result:
     """Measure creations by a number of writers, each with a reconcile that writes a status."""
     done = trio.Event()
     written = 0
@@ -107,7 +129,7 @@ async def throughput(count: int, writers: int) -> Result:
         for number in numbers:
             await engine.client.write(made[number])
 
-    async with headway.open_engine("memory:", app, report=ignore, gc_freeze=True) as engine:
+    async with opened("memory:", app) as engine:
         await engine.wait_idle()
         made = [note_type.new(texts(at).name, note(at), metadata={"group": texts(at).group}) for at in range(count)]
         clock = _Clock()
@@ -118,8 +140,12 @@ async def throughput(count: int, writers: int) -> Result:
         return clock.end()
 
 
-async def latency(count: int, samples: int) -> Result:
-    """Measure from a write until its reconcile begins, with a number of resources in the cache."""
+async def latency(count: int, silence: int, opened: Opened) -> Result:
+    """Measure from a write until its reconcile begins, with a number of resources in the cache.
+
+    Args:
+        silence: The milliseconds from a reconcile until the next write.
+    """
     awaited, begun = "", trio.Event()
     at = 0.0
 
@@ -132,25 +158,47 @@ async def latency(count: int, samples: int) -> Result:
 
     app, note_type = _declared(notes)
     backend = await _filled(note_type, count)
+    samples = min(SAMPLES, 2 * SAMPLES // silence) if silence else SAMPLES
     took = []
-    async with headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine:
+    async with opened(backend, app) as engine:
         await engine.wait_idle()
+        made = [
+            note_type.new(texts(at).name, note(at), metadata={"group": texts(at).group})
+            for at in range(count, count + samples)
+        ]
         clock = _Clock()
-        for number in range(count, count + samples):
-            awaited, begun = texts(number).name, trio.Event()
-            change = put(note_type, built(note_type, texts(number), encode(note(number))))
+        for each in made:
+            awaited, begun = each.name, trio.Event()
             wrote = time.perf_counter()
-            await backend.commit([change])
+            await engine.client.write(each)
             await begun.wait()
             took.append(at - wrote)
-        return {**clock.end(), "median_us": median(took) * 1e6}
+            if silence:
+                await trio.sleep(silence / 1000)
+        found = clock.end()
+    return {**found, "median_us": median(took) * 1e6, "each_us": found["cpu_us"] / samples}
 
 
-async def memory(count: int, _: int) -> Result:
-    """Measure the peak of a process with a store, a cache and a first pass."""
+async def peak(count: int, _: int, opened: Opened) -> Result:
+    """Measure the peak of a process with a store, a cache and a first pass, beyond what the process had before."""
     before = _peak()
-    found = await first(count, 0)
+    found = await first(count, 0, opened)
     return {**found, "bytes": _peak() - before}
+
+
+async def live(count: int, _: int, opened: Opened) -> Result:
+    """Measure the bytes of all objects that are alive after a first pass, beyond those before, without garbage."""
+
+    def held() -> Result:
+        gc.collect()
+        return {"bytes": float(tracemalloc.get_traced_memory()[0])}
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        return await first(count, 0, opened, held)
+    finally:
+        tracemalloc.stop()
 
 
 def _peak() -> float:
@@ -164,18 +212,31 @@ async def _filled(type: ResourceType[Note], count: int) -> MemoryBackend:
     return backend
 
 
-MODES: dict[str, Callable[[int, int], Awaitable[Result]]] = {
+MODES: dict[str, Callable[[int, int, Opened], Awaitable[Result]]] = {
     "prime": prime,
     "first": first,
     "throughput": throughput,
     "latency": latency,
-    "memory": memory,
+    "peak": peak,
+    "live": live,
 }
 
 
-async def _run(mode: str, count: int, other: int) -> Result:
-    return await MODES[mode](count, other)
+async def run(mode: str, count: int, other: int, *, gc_freeze: bool) -> Result:
+    """Run a mode, and return its figures."""
+    return await MODES[mode](count, other, partial(headway.open_engine, report=ignore, gc_freeze=gc_freeze))
+
+
+def main() -> None:
+    """Print the figures of a mode."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("objects", type=int)
+    parser.add_argument("other", type=int, help="the number of indexes or writers, or the milliseconds of silence")
+    parser.add_argument(FREEZE, action="store_true", help="open the engine with this option")
+    given = parser.parse_args()
+    print(json.dumps(trio.run(partial(run, given.mode, given.objects, given.other, gc_freeze=given.gc_freeze))))
 
 
 if __name__ == "__main__":
-    print(json.dumps(trio.run(_run, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    main()

@@ -1,16 +1,20 @@
 // Command controller_runtime measures a controller of controller-runtime on a store in memory, without an API server.
 //
-// Usage: controller_runtime (prime|first|throughput|latency|memory) OBJECTS (INDEXES|WRITERS|SAMPLES)
+// Usage: controller_runtime [-priority-queue=false] MODE OBJECTS (INDEXES|WRITERS|SILENCE)
 //
-// It prints one JSON object: the processor time and the wall time of the measured part in microseconds, and for
-// `latency` the median in microseconds, for `memory` the bytes that the process holds at its peak beyond its start.
+// It prints one JSON object: the processor time and the wall time of the measured part in microseconds. `latency` adds
+// the median and the processor time of a write, and takes the milliseconds from a reconcile until the next write. `peak`
+// adds the bytes that the process holds at its peak beyond its start, and `live` the bytes of the objects on its heap
+// after a collection, beyond those before.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"sort"
 	"strconv"
 	"sync"
@@ -28,13 +32,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-const workers = 8
+const (
+	workers = 8
+	samples = 2_000
+)
+
+var priority = flag.Bool("priority-queue", true, "take controller-runtime's priority queue, as it does by default")
 
 type result struct {
 	CPU    float64 `json:"cpu_us"`
 	Wall   float64 `json:"wall_us"`
 	Median float64 `json:"median_us,omitempty"`
-	Bytes  float64 `json:"bytes,omitempty"`
+	Each   float64 `json:"each_us,omitempty"`
+	Bytes  float64 `json:"bytes"`
 }
 
 // A clock measures one part of the program.
@@ -87,6 +97,7 @@ func start(ctx context.Context, from *store, indexes int, reconciled func(name s
 	made, err := controller.NewTypedUnmanaged("notes", controller.TypedOptions[reconcile.Request]{
 		MaxConcurrentReconciles: workers,
 		SkipNameValidation:      &skip,
+		UsePriorityQueue:        priority,
 		Reconciler: reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 			found, exists, err := informer.GetIndexer().GetByKey(request.String())
 			if err != nil || !exists {
@@ -167,8 +178,13 @@ func throughput(ctx context.Context, count, writers int) result {
 	return clock.end()
 }
 
-// latency measures from a write until its reconcile begins, with a number of objects in the cache.
-func latency(ctx context.Context, count, samples int) result {
+// latency measures from a write until its reconcile begins, with a number of objects in the cache and a silence of some
+// milliseconds between a reconcile and the next write.
+func latency(ctx context.Context, count, silence int) result {
+	samples := samples
+	if silence > 0 {
+		samples = min(samples, 2*samples/silence)
+	}
 	from := fill(count)
 	begun := make(chan time.Time, 1)
 	var wanted atomic.Pointer[string]
@@ -194,22 +210,41 @@ func latency(ctx context.Context, count, samples int) result {
 		wrote := time.Now()
 		from.put(object)
 		took = append(took, float64((<-begun).Sub(wrote).Nanoseconds())/1e3)
+		if silence > 0 {
+			time.Sleep(time.Duration(silence) * time.Millisecond)
+		}
 	}
 	found := clock.end()
+	found.Each = found.CPU / float64(samples)
 	sort.Float64s(took)
 	found.Median = took[samples/2]
 	return found
 }
 
-// memory measures the peak of a process with a store, a cache and a first pass.
-func memory(ctx context.Context, count, _ int) result {
-	before := peak()
+// peak measures the peak of a process with a store, a cache and a first pass, beyond what the process had before.
+func peak(ctx context.Context, count, _ int) result {
+	before := resident()
 	found := first(ctx, count, 0)
-	found.Bytes = peak() - before
+	found.Bytes = resident() - before
 	return found
 }
 
-func peak() float64 {
+// live measures the bytes of all objects that are alive after a first pass, beyond those before, without garbage.
+func live(ctx context.Context, count, _ int) result {
+	before := heap()
+	found := first(ctx, count, 0)
+	found.Bytes = heap() - before
+	return found
+}
+
+func heap() float64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc)
+}
+
+func resident() float64 {
 	var used syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return float64(used.Maxrss) * 1024
@@ -231,14 +266,16 @@ func must(err error) {
 func main() {
 	log.SetLogger(logr.Discard())
 	modes := map[string]func(context.Context, int, int) result{
-		"prime": prime, "first": first, "throughput": throughput, "latency": latency, "memory": memory,
+		"prime": prime, "first": first, "throughput": throughput, "latency": latency, "peak": peak, "live": live,
 	}
-	if len(os.Args) != 4 || modes[os.Args[1]] == nil {
-		must(fmt.Errorf("usage: %s (prime|first|throughput|latency|memory) OBJECTS (INDEXES|WRITERS|SAMPLES)", os.Args[0]))
+	flag.Parse()
+	if flag.NArg() != 3 || modes[flag.Arg(0)] == nil {
+		const usage = "usage: %s [-priority-queue=false] (prime|first|throughput|latency|peak|live) OBJECTS OTHER"
+		must(fmt.Errorf(usage, os.Args[0]))
 	}
-	count, err := strconv.Atoi(os.Args[2])
+	count, err := strconv.Atoi(flag.Arg(1))
 	must(err)
-	other, err := strconv.Atoi(os.Args[3])
+	other, err := strconv.Atoi(flag.Arg(2))
 	must(err)
-	must(json.NewEncoder(os.Stdout).Encode(modes[os.Args[1]](context.Background(), count, other)))
+	must(json.NewEncoder(os.Stdout).Encode(modes[flag.Arg(0)](context.Background(), count, other)))
 }
