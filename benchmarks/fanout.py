@@ -1,4 +1,4 @@
-"""The rows of watchers in the process: `fanout`, `watchers_100` and `watchers_1000`.
+"""The rows of watchers in the process: `fanout`, `watchers_1`, `watchers_100` and `watchers_1000`.
 
 `fanout`: one commit, delivered to 1,000 watchers in the process, per watcher.
 
@@ -8,6 +8,9 @@ watcher has received its event, divided by the numbers of commits and watchers. 
 wake-up of every watcher's task, and the handler that runs in that task.
 
 Against: one item through a bare Trio memory channel with a buffer of 1,000.
+
+`watchers_1`: a lone event to a single watcher, in processor time, without the commit. Against: an item through a bare
+Trio memory channel to a task that waits for it, where the sender waits until it has arrived.
 
 `watchers_100` and `watchers_1000`: the growth with the number of watchers: the same figure in processor time for 100
 watchers against one, and for 1,000 against 100. The cost of a commit without a watcher is measured in the same round
@@ -106,26 +109,56 @@ async def delivered(
 SCENARIO = Scenario("fanout", 1.0, measure, size=1_000, rounds=7, quick=1_000)
 
 
-def _watched(name: str, few: int, size: int, *, quick: bool) -> Scenario:
-    """Return the scenario that compares ``size`` watchers with ``few``."""
+def _each(watchers: int) -> float:
+    """Return the seconds of an event for each of a number of watchers, without those of its commit."""
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
+    commits = max(COMMITS, COMMITS * GROWTH // watchers)
 
-    def each(watchers: int) -> float:
-        commits = max(COMMITS, COMMITS * GROWTH // watchers)
+    async def per_commit(watchers: int) -> float:
+        backend = MemoryBackend()
+        return await delivered(backend, app, type, watchers, clock=time.process_time, commits=commits) / commits
 
-        async def per_commit(watchers: int) -> float:
-            backend = MemoryBackend()
-            return await delivered(backend, app, type, watchers, clock=time.process_time, commits=commits) / commits
+    return (trio.run(per_commit, watchers) - trio.run(per_commit, 0)) / watchers
 
-        return (trio.run(per_commit, watchers) - trio.run(per_commit, 0)) / watchers
+
+def _single(size: int, rounds: int) -> Row:
+    """Compare an event for each of ``size`` watchers with a lone item."""
+    ours, against = interleaved(lambda: _each(size), lambda: trio.run(_handed_over, COMMITS * GROWTH), rounds)
+    return Row("watchers_1", ours * 1e6, against * 1e6, "us", 2.0)
+
+
+async def _handed_over(items: int) -> float:
+    """Return the seconds of an item to a waiting task, if each is sent when the one before has arrived."""
+    sender, receiver = trio.open_memory_channel[trio.Event](1)
+
+    async def receive() -> None:
+        async for arrived in receiver:
+            arrived.set()
+
+    async with trio.open_nursery() as nursery, sender:
+        nursery.start_soon(receive)
+        begin = time.process_time()
+        for _ in range(items):
+            arrived = trio.Event()
+            await sender.send(arrived)
+            await arrived.wait()
+        return (time.process_time() - begin) / items
+
+
+def _grown(name: str, few: int, size: int, *, quick: bool) -> Scenario:
+    """Return the scenario that compares ``size`` watchers with ``few``."""
 
     def measure(size: int, rounds: int) -> Row:
-        ours, against = interleaved(lambda: each(size), lambda: each(min(few, size)), rounds)
+        ours, against = interleaved(lambda: _each(size), lambda: _each(min(few, size)), rounds)
         return Row(name, ours * 1e6, against * 1e6, "us", 1.5)
 
     return Scenario(name, 1.5, measure, size=size, rounds=5, quick=size if quick else 0)
 
 
 # A thousand watchers read 1.1 to 1.9, by the state of the machine. They are in the whole bench alone.
-ROWS = (_watched("watchers_100", 1, 100, quick=True), _watched("watchers_1000", 100, 1_000, quick=False))
+ROWS = (
+    Scenario("watchers_1", 2.0, _single, size=1, rounds=5, quick=1),
+    _grown("watchers_100", 1, 100, quick=True),
+    _grown("watchers_1000", 100, 1_000, quick=False),
+)
