@@ -15,6 +15,7 @@ import gc
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -176,6 +177,15 @@ def measured_on(*others: str) -> str:
     """Return the sentence below a table of figures: the day, commit, machine and Python, and the other programs."""
     day = time.strftime("%Y-%m-%d", time.gmtime())
     return f"Measured on {day} at commit {_commit('--short=8', 'HEAD')}: {'; '.join((_machine(), python(), *others))}."
+
+
+def version(module: str) -> str:
+    """Return a Go module without its host, and the version that a program of the benchmarks or the tests requires."""
+    root = Path(__file__).parents[1]
+    for required in (*root.glob("benchmarks/peers/*/go.mod"), root / "tests/etcd/go.mod"):
+        if found := re.search(rf"\b{module} v(\S+)", required.read_text()):
+            return f"{module.partition('/')[2]} {found[1]}"
+    raise LookupError(f"{module} not found in any go.mod")
 
 
 def _commit(*revision: str) -> str:

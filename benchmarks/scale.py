@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._etcd import etcd_member, new_url
-from benchmarks._harness import load
+from benchmarks._harness import load, measured_on, version
 from benchmarks._scale_process import GROUPS
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -244,9 +244,12 @@ def main() -> None:
     with etcd_member() as endpoint:
         etcd = endpoint, etcd_pid(endpoint)
         found = units(etcd, given.resources, given.watchers, given.commits)
+        print("| unit | measured |\n|---|---|")
         for name, value in found._asdict().items():
-            unit = "B" if name in _BYTES else "µs"
-            print(f"{name:<14}{value if unit == 'B' else value * 1e6:>12,.1f} {unit}", flush=True)
+            amount, unit = (value, "B") if name in _BYTES else (value * 1e6, "µs")
+            print(f"| `{name}` | {amount:,.{0 if amount >= 100 else 1}f} {unit} |", flush=True)
+        sizes = f"{given.resources:,} resources, {given.watchers:,} watchers, one durable member on the same machine"
+        print(f"\n{measured_on(version('go.etcd.io/etcd/server/v3'), sizes)}\n")
         if given.what == "check":
             check(etcd, found, 5 * given.resources, 5 * given.watchers, given.commits, given.rate)
     print(f"load after: {load()}")

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks._harness import load, measured_on
+from benchmarks._harness import load, measured_on, version
 from benchmarks.peers import _etcd, _network
 from benchmarks.peers._headway import FREEZE
 
@@ -132,15 +131,6 @@ def _end(*modules: str) -> None:
     """Print where a table was measured, with the versions of Go and of the modules that the programs are built on."""
     go = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True).stdout.strip()
     print(f"\n{measured_on(go.replace('go', 'Go '), *map(version, modules))}\n")
-
-
-def version(module: str) -> str:
-    """Return a Go module without its host, and the version that a program requires."""
-    for folder in (*Path(__file__).parent.iterdir(), Path(__file__).parents[2] / "tests/etcd"):
-        required = folder / "go.mod"
-        if required.exists() and (found := re.search(rf"\b{module} v(\S+)", required.read_text())):
-            return f"{module.partition('/')[2]} {found[1]}"
-    raise LookupError(f"{module} not found in any go.mod")
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.processes [ROUNDS]``: reads and watch events a second of one process and of two, as a table.
+"""``python -m benchmarks.processes [ROUNDS]``: what one process and two can serve in a second, as a table.
 
-The clients and etcd run on the same machine. On two cores they take what the servers leave, so the rates of two
-processes are lower than on a machine with cores to spare. The processor time of the servers for each read and event is
-what carries over.
+The clients and etcd run on the same machine, and take what the servers leave, so the rates that are reached here say
+little. The table has the rates at which the busiest of the servers fills a core: what clients and etcd cost does not
+count, and each process is taken to have a core of its own. Below them, it has the processor time of all servers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,11 +21,12 @@ from typing import NamedTuple
 import trio
 
 import headway
+from benchmarks._harness import measured_on, version
 from benchmarks.processes._app import THING, Thing, app
 from tests.helpers.etcd_server import EtcdMember, find_etcd, free_ports
 
 SECONDS = 4.0
-ROUNDS = 3
+ROUNDS = 6
 READERS = 32
 WATCHERS = 500
 EVENTS = 600
@@ -35,26 +35,50 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Row(NamedTuple):
-    """One measurement: the rate a second, and microseconds of processor time for each read or event.
+    """One measurement: microseconds of processor time for each read, event or write.
 
     Attributes:
-        batch: the number of events that arrive at once.
+        servers: the time of all processes that serve.
+        busiest: the time of that which had most to do.
     """
 
-    rate: float
-    server: float
-    etcd: float
-    client: float
-    batch: float = 1.0
+    servers: float
+    busiest: float
+
+    @property
+    def rate(self) -> float:
+        """The number a second that fills a core of the busiest process."""
+        return 1e6 / self.busiest
 
 
-def cpu(*processes: int) -> float:
-    """Return the processor time of processes in seconds."""
-    used = 0.0
-    for each in processes:
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        used += (int(fields[11]) + int(fields[12])) / _TICKS
-    return used
+class Work(NamedTuple):
+    """A row of the table: what is counted, by whom, and the name of one."""
+
+    counted: str
+    one: str
+
+
+READS = Work(f"reads a second, {READERS} clients", "read")
+FANOUT = Work(f"events a second, {WATCHERS} watchers of all that {WRITERS} writers create", "event")
+WRITES = Work("writes a second, 1 watcher", "write")
+
+
+class Clock:
+    """The processor time of some processes since it was made."""
+
+    def __init__(self, processes: list[int]) -> None:
+        self._before = {each: cpu(each) for each in processes}
+
+    def end(self, count: int) -> Row:
+        """Return what each of ``count`` units took."""
+        used = [(cpu(each) - before) * 1e6 / count for each, before in self._before.items()]
+        return Row(sum(used), max(used))
+
+
+def cpu(process: int) -> float:
+    """Return the processor time of a process in seconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 @contextmanager
@@ -97,33 +121,27 @@ async def write(address: str, names: list[str]) -> None:
             nursery.start_soon(some, names[number::WRITERS])
 
 
-def measured_reads(address: str, serve: list[int], etcd: int) -> Row:
+def measured_reads(address: str, serve: list[int]) -> Row:
     """Measure reads."""
     client = load("reads", address, READERS, 1.0, "one")
     client.communicate()
-    before = cpu(*serve), cpu(etcd)
+    clock = Clock(serve)
     client = load("reads", address, READERS, SECONDS, "one")
     out, _ = client.communicate()
-    count, used = int(out.split()[0]), float(out.split()[1])
-    after = cpu(*serve), cpu(etcd)
-    each = 1e6 / count
-    return Row(count / SECONDS, (after[0] - before[0]) * each, (after[1] - before[1]) * each, used * each)
+    return clock.end(int(out.split()[0]))
 
 
-def measured_events(address: str, serve: list[int], etcd: int, watchers: int, stored: int) -> Row:
+def measured_events(address: str, serve: list[int], watchers: int, stored: int) -> Row:
     """Measure the events of watchers while resources are created."""
     client = load("watches", address, watchers, stored, EVENTS)
     assert client.stdout is not None
     assert client.stdout.readline() == "watching\n"
-    before, began = (cpu(*serve), cpu(etcd)), time.monotonic()
+    clock = Clock(serve)
     trio.run(write, address, [f"{stored}-{number}" for number in range(EVENTS)])
-    out = client.stdout.readline()
-    took = time.monotonic() - began
+    count = int(client.stdout.readline().split()[0])
     client.wait()
-    count, used, batch = int(out.split()[0]), float(out.split()[1]), float(out.split()[2])
     assert count == watchers * EVENTS, count
-    each = 1e6 / count
-    return Row(count / took, (cpu(*serve) - before[0]) * each, (cpu(etcd) - before[1]) * each, used * each, batch)
+    return clock.end(count)
 
 
 def main(rounds: int) -> None:
@@ -131,7 +149,7 @@ def main(rounds: int) -> None:
     binary = find_etcd()
     if binary is None:
         sys.exit("no etcd: run `make etcd`")
-    rows: dict[tuple[str, int], list[Row]] = {}
+    rows: dict[Work, dict[int, list[Row]]] = {each: {1: [], 2: []} for each in (READS, FANOUT, WRITES)}
     with tempfile.TemporaryDirectory() as folder:
         port, peer_port = free_ports(2)
         member = EtcdMember(binary, "only", Path(folder), port=port, peer_port=peer_port)
@@ -143,20 +161,21 @@ def main(rounds: int) -> None:
                     store = f"etcd://{member.endpoint}/{number}-{processes}"
                     with serving(store, processes) as (address, serve):
                         trio.run(write, address, ["one"])
-                        row = measured_reads(address, serve, member.process)
-                        rows.setdefault((f"reads, {READERS} clients", processes), []).append(row)
-                        print(processes, "processes", *(f"{each:.1f}" for each in row), file=sys.stderr)
-                        for stored, watchers in enumerate((WATCHERS, 1)):
-                            what = f"events, {watchers} watcher{'s' * (watchers > 1)}"
-                            row = measured_events(address, serve, member.process, watchers, 1 + stored * EVENTS)
-                            rows.setdefault((what, processes), []).append(row)
-                            print(processes, what, *(f"{each:.1f}" for each in row), file=sys.stderr)
+                        rows[READS][processes].append(measured_reads(address, serve))
+                        rows[FANOUT][processes].append(measured_events(address, serve, WATCHERS, 1))
+                        rows[WRITES][processes].append(measured_events(address, serve, 1, 1 + EVENTS))
         finally:
             member.kill()
-    print(f"{'':22} processes   a second   µs of servers   µs of etcd   µs of clients, each   events at once")
-    for (what, processes), found in sorted(rows.items()):
-        rate, server, etcd, client, batch = (statistics.median(column) for column in zip(*found, strict=True))
-        print(f"{what:22} {processes:9} {rate:10,.0f} {server:15.1f} {etcd:12.1f} {client:15.1f} {batch:22.1f}")
+    print("| | 1 process | 2 processes | ratio |\n|---|---|---|---|")
+    for work, found in rows.items():
+        one, two = (statistics.median(row.rate for row in found[processes]) for processes in (1, 2))
+        print(f"| {work.counted} | {one:,.0f} | {two:,.0f} | {two / one:.2f} |")
+    for work, found in rows.items():
+        one, two = (statistics.median(row.servers for row in found[processes]) for processes in (1, 2))
+        print(
+            f"| processor time of the servers for each {work.one} | {one:,.1f} µs | {two:,.1f} µs | {two / one:.2f} |"
+        )
+    print(f"\nMedians of {rounds} rounds. {measured_on(version('go.etcd.io/etcd/server/v3'))}")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks._harness import version
 from benchmarks.peers import __main__, _etcd, _headway
-from benchmarks.peers.__main__ import Work, controllers, version, works
+from benchmarks.peers.__main__ import Work, controllers, works
 from tests.helpers.etcd_server import need_etcd
 from tests.helpers.go_programs import need_go_program
 
