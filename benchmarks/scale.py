@@ -3,6 +3,7 @@
 `units` measures each cost of an engine on a real etcd with one durable member: the processor time of a commit, of a
 reconcile with its status, of an event to a watcher over loopback TCP, of selecting the watchers with a scope, and of
 following another engine's commits; and the resident memory of a resource and of a watcher.
+Below the units are the figures of the guide's example.
 `check` measures the units, predicts a larger case from them, measures that case, and prints both.
 
 The engine, its watchers and etcd are processes of their own. Times are those of their processors, by
@@ -249,10 +250,30 @@ def main() -> None:
             amount, unit = (value, "B") if name in _BYTES else (value * 1e6, "µs")
             print(f"| `{name}` | {amount:,.{0 if amount >= 100 else 1}f} {unit} |", flush=True)
         sizes = f"{given.resources:,} resources, {given.watchers:,} watchers, one durable member on the same machine"
-        print(f"\n{measured_on(version('go.etcd.io/etcd/server/v3'), sizes)}\n")
+        print(f"\n{measured_on(version('go.etcd.io/etcd/server/v3'), sizes)}\n\n{example(found)}\n")
         if given.what == "check":
             check(etcd, found, 5 * given.resources, 5 * given.watchers, given.commits, given.rate)
     print(f"load after: {load()}")
+
+
+def example(unit: Units) -> str:
+    """Return what an engine of the guide's example needs, by the guide's formulas.
+
+    Ten engines share 1,000,000 resources that change once an hour, each with a status, and 10,000 watchers of a
+    hundredth each.
+    """
+    resources, watchers, commits, share, engines = 1_000_000, 1_000, 2 * 1_000_000 / 3600, 0.01, 10
+    select = watchers * unit.select
+    of_commit = unit.commit / engines + unit.follow * (1 - 1 / engines) + unit.reconcile / 2 / engines
+    of_commit += select + watchers * share * unit.event
+    progress = watchers * unit.progress
+    memory = resources * unit.resource + watchers * unit.watcher + 60e6
+    network = watchers * (commits * share * unit.wire + unit.progress_wire)
+    return (
+        f"The example: {commits * of_commit + progress:.1f} s of processor time a second, {commits * select:.1f} s of "
+        f"them for selection, {network / 1e6:.1f} MB of network, {memory / 1e9:.1f} GB of memory; an engine is full at "
+        f"{(1 - progress) / of_commit:.0f} commits a second."
+    )
 
 
 def check(etcd: tuple[str, int], unit: Units, resources: int, watchers: int, commits: int, rate: float) -> None:

@@ -1,7 +1,7 @@
 """Measure Headway and its peers in turn, and print their tables: ``python -m benchmarks.peers PROGRAMS``.
 
-PROGRAMS is the folder of the built programs of the peers. The tables are in the form of docs/guides/how-fast.md, each
-with the sentence that says when and where it was measured:
+PROGRAMS is the folder of the built programs of the peers. The tables are in the form of docs/guides/how-fast.md, in
+microseconds and bytes. A sentence below them says when and where they were measured:
 
 - `controllers`: controllers, with the program on controller-runtime. Each side is measured by default and with one
   option changed, and the ratio is that of the default of Headway to the better of the peer's two figures.
@@ -56,8 +56,8 @@ def works(size: int) -> list[Work]:
         Work(f"the same with {size:,} objects cached", "latency", size, 0, "median_us"),
         Work("the same, 1 ms after the one before", "latency", size, 1, "median_us"),
         Work("the same, 20 ms after the one before", "latency", size, 20, "median_us"),
-        Work(f"live heap after a first pass over {size:,} objects, each", "live", size, 0, "bytes", size),
-        Work("peak memory until then, each", "peak", size, 0, "bytes", size),
+        Work(f"live heap after a first pass over {size:,}, bytes each", "live", size, 0, "bytes", size),
+        Work("peak memory until then, bytes each", "peak", size, 0, "bytes", size),
     ]
 
 
@@ -75,39 +75,38 @@ def controllers(program: Path, size: int, rounds: int) -> None:
         figures = [
             median(each[work.figure] / work.per for each in of_side) for of_side in zip(*known[given], strict=True)
         ]
-        _line(work.text, figures, figures[0] / min(figures[2:]), "B" if work.figure == "bytes" else "µs")
-    _end("sigs.k8s.io/controller-runtime", "k8s.io/client-go")
+        _line(work.text, figures, figures[0] / min(figures[2:]))
 
 
 def network(program: Path, size: int, rounds: int) -> None:
     """Print the table of servers, with ``size`` resources where there are many."""
     _header("Headway", "grpc-go")
     for row in _network.rows(program, max(size // 10, 1), size, rounds):
-        scale, unit = (1, "µs") if row.grpc_go < 1000 else (1000, "ms")
-        _line(row.text, [row.headway / scale, row.grpc_go / scale], row.headway / row.grpc_go, unit)
-    _end("google.golang.org/grpc", "google.golang.org/protobuf")
+        _line(row.text, [row.headway, row.grpc_go], row.headway / row.grpc_go)
 
 
 def etcd(program: Path, size: int, rounds: int) -> None:
     """Print the table of clients of etcd."""
     _header("Headway", "Go's client")
     for row in _etcd.rows(program, max(size // 10, 1), rounds):
-        _line(row.text, [row.headway, row.etcd_go], row.headway / row.etcd_go, "µs")
-    _end("go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/server/v3")
+        _line(row.text, [row.headway, row.etcd_go], row.headway / row.etcd_go)
 
 
 class Table(NamedTuple):
-    """A table, the name of the built program that it needs, and the number of its rounds."""
+    """A table, the built program that it needs, the number of its rounds, and the Go modules whose versions matter."""
 
     printed: Callable[[Path, int, int], None]
     program: str
     rounds: int
+    modules: tuple[str, str]
 
 
 TABLES = {
-    "controllers": Table(controllers, "controller-runtime-peer", 3),
-    "network": Table(network, "grpc-go-peer", 5),
-    "etcd": Table(etcd, "etcd-go-peer", 5),
+    "controllers": Table(
+        controllers, "controller-runtime-peer", 3, ("sigs.k8s.io/controller-runtime", "k8s.io/client-go")
+    ),
+    "network": Table(network, "grpc-go-peer", 5, ("google.golang.org/grpc", "google.golang.org/protobuf")),
+    "etcd": Table(etcd, "etcd-go-peer", 5, ("go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/server/v3")),
 }
 
 
@@ -122,15 +121,9 @@ def _header(*columns: str) -> None:
     print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|", flush=True)
 
 
-def _line(text: str, figures: Sequence[float], ratio: float, unit: str) -> None:
-    shown = [f"{each:,.{0 if unit == 'B' else 2}f} {unit}" for each in figures]
+def _line(text: str, figures: Sequence[float], ratio: float) -> None:
+    shown = [f"{each:,.{0 if each >= 1000 else 2}f}" for each in figures]
     print(f"| {' | '.join([text, *shown, f'{ratio:.2f}'])} |", flush=True)
-
-
-def _end(*modules: str) -> None:
-    """Print where a table was measured, with the versions of Go and of the modules that the programs are built on."""
-    go = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True).stdout.strip()
-    print(f"\n{measured_on(go.replace('go', 'Go '), *map(version, modules))}\n")
 
 
 def main() -> None:
@@ -144,10 +137,13 @@ def main() -> None:
     parser.add_argument("--only", choices=TABLES, help="print only this table")
     given = parser.parse_args()
     print(f"load before: {load()}\n")
-    for name, table in TABLES.items():
-        if given.only in (None, name):
-            table.printed(given.programs / table.program, given.size, given.rounds or table.rounds)
-    print(f"load after: {load()}")
+    tables = [table for name, table in TABLES.items() if given.only in (None, name)]
+    for table in tables:
+        table.printed(given.programs / table.program, given.size, given.rounds or table.rounds)
+        print()
+    go = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True).stdout.strip()
+    versions = [version(module) for table in tables for module in table.modules]
+    print(f"{measured_on(go.replace('go', 'Go '), *versions)}\n\nload after: {load()}")
 
 
 if __name__ == "__main__":

@@ -43,10 +43,9 @@ def test_ratio_is_that_of_the_defaults_to_the_better_figure_of_the_peer(
         return {each.figure: figure for each in works(10)}
 
     monkeypatch.setattr(__main__, "_ran", measured)
-    monkeypatch.setattr(__main__, "_end", lambda *_: None)
     controllers(Path("peer"), 10, 1)
     rows = capsys.readouterr().out.splitlines()
-    assert rows[-1] == "| peak memory until then, each | 1 B | 1 B | 1 B | 0 B | 2.50 |"
+    assert rows[-1] == "| peak memory until then, bytes each | 1.00 | 0.60 | 0.80 | 0.40 | 2.50 |"
     assert len(rows) == 2 + len(works(10))
     assert len(ran) == 4 * len({(each.mode, each.size, each.other) for each in works(10)})
 

@@ -45,3 +45,26 @@ def test_guide_names_every_unit() -> None:
     """A unit that is measured has a row in the guide's table, except for the memory of a cache."""
     guide = (ROOT / "docs/guides/how-fast.md").read_text()
     assert [each for each in scale.Units._fields if f"| `{each}` |" not in guide] == ["cached"]
+
+
+def test_figures_of_the_example_follow_from_the_units() -> None:
+    """Each formula of the guide is computed by hand here, with units that make it easy."""
+    unit = scale.Units(
+        commit=10e-3,
+        etcd=1.0,
+        follow=1e-3,
+        reconcile=20e-3,
+        event=100e-6,
+        select=1e-6,
+        progress=100e-6,
+        resource=1000,
+        cached=1.0,
+        watcher=40_000,
+        wire=90,
+        progress_wire=500,
+    )
+    # A commit costs 1 + 0.9 + 1 ms, and 1 + 1 ms for the watchers; in a second there are 555.6 of them, and 0.1 s.
+    assert scale.example(unit) == (
+        "The example: 2.8 s of processor time a second, 0.6 s of them for selection, 1.0 MB of network, 1.1 GB of "
+        "memory; an engine is full at 184 commits a second."
+    )
