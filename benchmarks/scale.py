@@ -32,21 +32,10 @@ _PATIENCE = 300.0
 
 
 class Units(NamedTuple):
-    """The unit costs: seconds of processor time, and bytes.
+    """The unit costs: seconds of processor time, and bytes. `MEANINGS` says what each is.
 
     Attributes:
-        commit: a write through the engine's own client, until it is stored and mirrored.
-        etcd: the same commit, in etcd.
-        follow: a commit of another engine.
-        reconcile: a change that is mapped and reconciled, with a status written.
-        event: an event that is sent to one watcher.
-        select: one watcher with a scope, for each commit that is not in it.
-        progress: a second of one watcher with a scope, which hears once a second how far it is.
-        resource: a resource in an engine's mirror.
-        cached: a resource in the mirror and in the cache of a controller.
-        watcher: a watcher with a scope, in the memory of the engine.
-        wire: an event on the network.
-        progress_wire: a second of one watcher with a scope, on the network.
+        cached: a resource in the mirror and in the cache of a controller. It has no row in the guide.
     """
 
     commit: float
@@ -62,6 +51,21 @@ class Units(NamedTuple):
     wire: float
     progress_wire: float
 
+
+MEANINGS = {
+    "commit": "a write by the engine's client, alone in its transaction",
+    "etcd": "the same write in etcd",
+    "follow": "a commit of another engine",
+    "reconcile": "a change that is reconciled, with a status",
+    "event": "an event sent to one watcher",
+    "select": "a commit outside a watcher's part",
+    "progress": "a second of one watcher",
+    "resource": "a resource with 120 bytes of payload",
+    "watcher": "a watcher, and its snapshot of 200 resources",
+    "wire": "an event on the network",
+    "progress_wire": "a second of one watcher on the network",
+}
+"""The rows of the guide's table of units."""
 
 _BYTES = ("resource", "cached", "watcher", "wire", "progress_wire")
 
@@ -245,11 +249,12 @@ def main() -> None:
     with etcd_member() as endpoint:
         etcd = endpoint, etcd_pid(endpoint)
         found = units(etcd, given.resources, given.watchers, given.commits)
-        print("| unit | measured |\n|---|---|")
-        for name, value in found._asdict().items():
+        print("| unit | what it is | measured |\n|---|---|---|")
+        for name, meaning in MEANINGS.items():
+            value = found._asdict()[name]
             amount, unit = (value, "B") if name in _BYTES else (value * 1e6, "µs")
-            print(f"| `{name}` | {amount:,.{0 if amount >= 100 else 1}f} {unit} |", flush=True)
-        sizes = f"{given.resources:,} resources, {given.watchers:,} watchers, one durable member on the same machine"
+            print(f"| `{name}` | {meaning} | {amount:,.{0 if amount >= 100 else 1}f} {unit} |", flush=True)
+        sizes = f"{given.resources:,} resources, {given.watchers:,} watchers"
         print(f"\n{measured_on(version('go.etcd.io/etcd/server/v3'), sizes)}\n\n{example(found)}\n")
         if given.what == "check":
             check(etcd, found, 5 * given.resources, 5 * given.watchers, given.commits, given.rate)

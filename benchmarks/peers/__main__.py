@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from benchmarks._harness import load, measured_on, version
 from benchmarks.peers import _etcd, _network
-from benchmarks.peers._headway import FREEZE
+from benchmarks.peers._headway import NO_FREEZE
 
 
 class Work(NamedTuple):
@@ -46,26 +46,23 @@ def works(size: int) -> list[Work]:
     return [
         Work(f"open until the first reconcile, {size:,} objects", "prime", size, 0, "cpu_us", size),
         Work("the same with 2 indexes", "prime", size, 2, "cpu_us", size),
-        Work(f"open until all {size:,} are reconciled", "first", size, 0, "cpu_us", size),
-        Work("the same with 2 indexes", "first", size, 2, "cpu_us", size),
-        Work(f"creation, reconcile and status write, 1 writer, {few:,} objects", "throughput", few, 1, "cpu_us", few),
-        Work("the same with 8 writers", "throughput", few, 8, "cpu_us", few),
-        Work("write and its reconcile", "latency", 0, 0, "each_us"),
-        Work("the same, 20 ms after the one before", "latency", 0, 20, "each_us"),
-        Work("write until its reconcile begins, median", "latency", 0, 0, "median_us"),
-        Work(f"the same with {size:,} objects cached", "latency", size, 0, "median_us"),
-        Work("the same, 1 ms after the one before", "latency", size, 1, "median_us"),
-        Work("the same, 20 ms after the one before", "latency", size, 20, "median_us"),
-        Work(f"live heap after a first pass over {size:,}, bytes each", "live", size, 0, "bytes", size),
-        Work("peak memory until then, bytes each", "peak", size, 0, "bytes", size),
+        Work("open until all are reconciled", "first", size, 0, "cpu_us", size),
+        Work(f"creation, reconcile and status, {few:,}, 1 writer", "throughput", few, 1, "cpu_us", few),
+        Work(f"write and its reconcile, {size:,} cached", "latency", size, 0, "each_us"),
+        Work("the same after 20 ms of silence", "latency", size, 20, "each_us"),
+        Work("write until its reconcile begins, median", "latency", size, 0, "median_us"),
+        Work("the same after 1 ms", "latency", size, 1, "median_us"),
+        Work("the same after 20 ms", "latency", size, 20, "median_us"),
+        Work("live heap after the first pass, bytes", "live", size, 0, "bytes", size),
+        Work("peak memory, bytes", "peak", size, 0, "bytes", size),
     ]
 
 
 def controllers(program: Path, size: int, rounds: int) -> None:
     """Print the table of controllers, with ``size`` objects where there are many."""
     ours = [sys.executable, "-m", "benchmarks.peers._headway"]
-    sides = (ours, [*ours, FREEZE], [str(program)], [str(program), "-priority-queue=false"])
-    _header("Headway", "with `gc_freeze`", "controller-runtime", "without its priority queue")
+    sides = (ours, [*ours, NO_FREEZE], [str(program)], [str(program), "-priority-queue=false"])
+    _header("Headway", "`gc_freeze=False`", "controller-runtime", "without priority queue")
     # Several rows may be figures of one measurement.
     known: dict[tuple[str, int, int], Sequence[Sequence[dict[str, float]]]] = {}
     for work in works(size):
@@ -93,20 +90,18 @@ def etcd(program: Path, size: int, rounds: int) -> None:
 
 
 class Table(NamedTuple):
-    """A table, the built program that it needs, the number of its rounds, and the Go modules whose versions matter."""
+    """A table, the built program that it needs, the number of its rounds, and the Go module that it is about."""
 
     printed: Callable[[Path, int, int], None]
     program: str
     rounds: int
-    modules: tuple[str, str]
+    module: str
 
 
 TABLES = {
-    "controllers": Table(
-        controllers, "controller-runtime-peer", 3, ("sigs.k8s.io/controller-runtime", "k8s.io/client-go")
-    ),
-    "network": Table(network, "grpc-go-peer", 5, ("google.golang.org/grpc", "google.golang.org/protobuf")),
-    "etcd": Table(etcd, "etcd-go-peer", 5, ("go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/server/v3")),
+    "controllers": Table(controllers, "controller-runtime-peer", 3, "sigs.k8s.io/controller-runtime"),
+    "network": Table(network, "grpc-go-peer", 5, "google.golang.org/grpc"),
+    "etcd": Table(etcd, "etcd-go-peer", 5, "go.etcd.io/etcd/client/v3"),
 }
 
 
@@ -142,7 +137,7 @@ def main() -> None:
         table.printed(given.programs / table.program, given.size, given.rounds or table.rounds)
         print()
     go = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True).stdout.strip()
-    versions = [version(module) for table in tables for module in table.modules]
+    versions = [version(table.module) for table in tables]
     print(f"{measured_on(go.replace('go', 'Go '), *versions)}\n\nload after: {load()}")
 
 

@@ -52,8 +52,12 @@ def rows(program: Path, writes: int, rounds: int) -> Iterator[Row]:
             pairs = [
                 (_ours(endpoint, count, writers), _theirs(program, endpoint, count, writers)) for _ in range(rounds)
             ]
-            text = f"creation by {writers} writer{'s' * (writers > 1)}"
-            yield Row(text, median(mine for mine, _ in pairs), median(other for _, other in pairs))
+            yield Row(text_of(writers), median(mine for mine, _ in pairs), median(other for _, other in pairs))
+
+
+def text_of(writers: int) -> str:
+    """Return the first cell of a row."""
+    return f"creation by {writers} writer{'s' * (writers > 1)}"
 
 
 def _ours(endpoint: str, writes: int, writers: int) -> float:

@@ -1,6 +1,6 @@
 """Headway's side of `make bench-peers`: the modes of the programs of the peers, as a program of its own.
 
-``python -m benchmarks.peers._headway MODE OBJECTS OTHER [--gc-freeze]`` prints one JSON object, like the program of
+``python -m benchmarks.peers._headway MODE OBJECTS OTHER [--no-gc-freeze]`` prints one JSON object, like the program of
 each peer. Each controller runs in an engine on the store in memory, with 8 workers.
 """
 
@@ -32,8 +32,8 @@ Handler = Callable[[headway.Runtime, headway.Request], Awaitable[None]]
 SAMPLES = 2_000
 """The number of writes whose latency is measured, if they follow each other without a silence."""
 
-FREEZE = "--gc-freeze"
-"""The option of this program for an engine with ``gc_freeze=True``."""
+NO_FREEZE = "--no-gc-freeze"
+"""The option of this program for an engine with ``gc_freeze=False``, which leaves Python's collector as it is."""
 
 _WORKERS = 8
 _READY = pb.Condition(type="Ready", state=pb.ConditionState.TRUE)
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("objects", type=int)
     parser.add_argument("other", type=int, help="the number of indexes or writers, or the milliseconds of silence")
-    parser.add_argument(FREEZE, action="store_true", help="open the engine with this option")
+    parser.add_argument(NO_FREEZE, dest="gc_freeze", action="store_false", help="open the engine with this option")
     given = parser.parse_args()
     print(json.dumps(trio.run(partial(run, given.mode, given.objects, given.other, gc_freeze=given.gc_freeze))))
 

@@ -51,16 +51,9 @@ class Row(NamedTuple):
         return 1e6 / self.busiest
 
 
-class Work(NamedTuple):
-    """A row of the table: what is counted, by whom, and the name of one."""
-
-    counted: str
-    one: str
-
-
-READS = Work(f"reads a second, {READERS} clients", "read")
-FANOUT = Work(f"events a second, {WATCHERS} watchers of all that {WRITERS} writers create", "event")
-WRITES = Work("writes a second, 1 watcher", "write")
+READS = f"reads, {READERS} clients"
+FANOUT = f"events, {WATCHERS} watchers of all that {WRITERS} writers create"
+WRITES = "writes, 1 watcher"
 
 
 class Clock:
@@ -149,7 +142,7 @@ def main(rounds: int) -> None:
     binary = find_etcd()
     if binary is None:
         sys.exit("no etcd: run `make etcd`")
-    rows: dict[Work, dict[int, list[Row]]] = {each: {1: [], 2: []} for each in (READS, FANOUT, WRITES)}
+    rows: dict[str, dict[int, list[Row]]] = {each: {1: [], 2: []} for each in (READS, FANOUT, WRITES)}
     with tempfile.TemporaryDirectory() as folder:
         port, peer_port = free_ports(2)
         member = EtcdMember(binary, "only", Path(folder), port=port, peer_port=peer_port)
@@ -166,15 +159,14 @@ def main(rounds: int) -> None:
                         rows[WRITES][processes].append(measured_events(address, serve, 1, 1 + EVENTS))
         finally:
             member.kill()
-    print("| | 1 process | 2 processes | ratio |\n|---|---|---|---|")
-    for work, found in rows.items():
+    print("| a second | 1 process | 2 processes | ratio |\n|---|---|---|---|")
+    for text, found in rows.items():
         one, two = (statistics.median(row.rate for row in found[processes]) for processes in (1, 2))
-        print(f"| {work.counted} | {one:,.0f} | {two:,.0f} | {two / one:.2f} |")
-    for work, found in rows.items():
+        print(f"| {text} | {one:,.0f} | {two:,.0f} | {two / one:.2f} |")
+    print("\nprocessor time of all servers for each:")
+    for text, found in rows.items():
         one, two = (statistics.median(row.servers for row in found[processes]) for processes in (1, 2))
-        print(
-            f"| processor time of the servers for each {work.one} | {one:,.1f} µs | {two:,.1f} µs | {two / one:.2f} |"
-        )
+        print(f"{text}: {one:,.1f} µs, {two:,.1f} µs")
     print(f"\nMedians of {rounds} rounds. {measured_on(version('go.etcd.io/etcd/server/v3'))}")
 
 
