@@ -43,8 +43,6 @@ async def primed_after(
     store: Backend | str,
     app: headway.App,
     clock: Callable[[], float] = time.perf_counter,
-    *,
-    gc_freeze: bool = False,
 ) -> float:
     """Return the seconds of a clock from opening an engine until its controller's run is primed."""
     primed = trio.Event()
@@ -57,6 +55,6 @@ async def primed_after(
             primed.set()
 
     begin = clock()
-    async with headway.open_engine(store, app, report=report, gc_freeze=gc_freeze):
+    async with headway.open_engine(store, app, report=report):
         await primed.wait()
     return end - begin

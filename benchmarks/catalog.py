@@ -62,7 +62,7 @@ async def _until_current(services: int) -> float:
     backend = await filled(services, EACH)
     begin = time.process_time()
     # As `headway serve` does by default.
-    async with headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine:
+    async with headway.open_engine(backend, app, report=ignore) as engine:
         with trio.fail_after(_PATIENCE):
             await engine.wait_idle()
         end = time.process_time()
@@ -90,7 +90,7 @@ async def _changes(services: int) -> float:
     begun: dict[str, float] = {}
     taken: list[float] = []
     async with (
-        headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine,
+        headway.open_engine(backend, app, report=ignore) as engine,
         trio.open_nursery() as nursery,
     ):
         with trio.fail_after(_PATIENCE):
@@ -150,7 +150,7 @@ def measure_big(size: int, rounds: int) -> Row:
 async def _big_change(workloads: int) -> float:
     """Return the seconds of processor time of one change of health in a service with this many workloads."""
     backend = await filled(1, workloads)
-    async with headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine:
+    async with headway.open_engine(backend, app, report=ignore) as engine:
         with trio.fail_after(_PATIENCE):
             await engine.wait_idle()
         before = backend.position.revision

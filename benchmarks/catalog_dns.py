@@ -53,9 +53,7 @@ async def _catalog(services: int, workloads: int) -> AsyncIterator[tuple[headway
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/catalog.sock"
         # As `headway serve` does by default.
-        opened = headway.open_engine(
-            backend, app, network=headway.Network([address], insecure=True), report=ignore, gc_freeze=True
-        )
+        opened = headway.open_engine(backend, app, network=headway.Network([address], insecure=True), report=ignore)
         async with opened as engine:
             await engine.wait_idle()
             yield engine, address

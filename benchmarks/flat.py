@@ -6,8 +6,7 @@ includes the commit (but not the service), the stream, the cache, one secondary 
 worker and one copied read. It excludes filling the store, priming, and the reconciles of the backlog.
 
 Against: the same with 1,000 cached resources. Both engines are open in one process and take turns, so the garbage
-collector's work on existing objects affects both. No object is frozen (`gc.freeze`), because programs do not do so by
-default.
+collector's work on existing objects affects both.
 
 The payload is empty and there is one metadata entry, so that a million resources fit into memory: the process takes
 about 1.5 GB. `flat_10k` and `flat_100k` are the same with 10,000 and 100,000 resources.

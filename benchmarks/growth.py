@@ -18,10 +18,9 @@ status, with 10,000 or 100,000 resources stored and cached. The updates are spre
 A step from a size to its tenfold may cost half as much again for each unit, for memory that no longer fits the caches
 of the processor. Work that grows with the size, such as a scan for each unit, costs nine times as much again.
 
-Each measurement but the updates is made several times in a round with Python's collector off, as ``gc_freeze=True``
-keeps it during a start, and the least time counts. Otherwise, a pass over the whole heap of the process comes or does
-not come, by the size. Further rows of growth are in `flat.py` (one
-event), `fanout.py` (watchers), `controllers.py`, and `wire.py` (a snapshot over TCP).
+Each measurement but the updates is made several times in a round with Python's collector off, and the least time
+counts. Otherwise, a pass over the whole heap of the process comes or does not come, by the size. Further rows of growth
+are in `flat.py` (one event), `fanout.py` (watchers), `controllers.py`, and `wire.py` (a snapshot over TCP).
 
 The message has one metadata entry and 120 bytes of payload.
 """

@@ -65,7 +65,7 @@ async def _frozen() -> AsyncIterator[GcFreeze]:
 
 async def _primed(store: MemoryBackend, app: headway.App) -> float:
     """Return the seconds until a controller is primed."""
-    return await primed_after(store, app, time.process_time, gc_freeze=True)
+    return await primed_after(store, app, time.process_time)
 
 
 async def _written(app: headway.App, type: ResourceType[Note], size: int) -> float:

@@ -1,7 +1,7 @@
 """A server of Headway for the network's rows: ``python -m benchmarks.peers._served COUNT``.
 
 It prints its address when it has stored the resources, and serves them until its standard input ends. The engine is
-what `headway serve --gc-freeze` opens on the store in memory without an access file.
+what `headway serve` opens on the store in memory without an access file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def serve(count: int) -> None:
     await fill(backend, note_type, built_many(note_type, count))
     listen = ["127.0.0.1:0"]
     async with headway.open_engine(
-        backend, app, network=headway.Network(listen, insecure=True), report=ignore, gc_freeze=True
+        backend, app, network=headway.Network(listen, insecure=True), report=ignore
     ) as engine:
         print(engine.addresses[0], flush=True)
         await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)

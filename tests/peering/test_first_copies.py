@@ -1,4 +1,4 @@
-"""While a peer's first copy arrives, an engine with ``gc_freeze`` has no full garbage collection."""
+"""While a peer's first copy arrives, an engine has no full garbage collection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway._gen.headway.peering import v1 as wire
-from headway.engine._collector import GcFreeze
+from headway.engine._collector import RARELY, GcFreeze
 from headway.peering import Role, establish, export, generate_token
 from tests.helpers.peers import TEAM as COPIED
 from tests.helpers.peers import Team, app, open_accepting
@@ -102,14 +102,25 @@ async def test_first_copy_that_goes_on_for_ever_counts_for_ten_minutes(autojump_
         nursery.cancel_scope.cancel()
 
 
+@pytest.fixture
+def large_at_once() -> Iterator[None]:
+    """Let a full collection be due after a few hundred new objects, as if they were many."""
+    before = gc.get_threshold()
+    gc.set_threshold(20, 2, 3)
+    yield
+    gc.set_threshold(*before)
+
+
 @pytest.mark.parametrize("wanted", [True, False])
-@pytest.mark.usefixtures("nothing_frozen")
-def test_load_avoids_full_collections_and_freezes_what_it_received(wanted: bool) -> None:
+@pytest.mark.usefixtures("nothing_frozen", "large_at_once")
+async def test_load_avoids_full_collections_and_freezes_what_it_received(wanted: bool) -> None:
     with GcFreeze(wanted) as freeze:
+        if wanted:
+            await freeze.first_pass(())
         before = gc.get_threshold()
         with freeze.load():
             with freeze.load():
-                received: list[object] = [[]]
+                received: list[object] = [[] for _ in range(2000)]
             # The other load goes on.
             assert (gc.get_threshold()[2] > 1_000_000) is wanted
             assert gc.get_threshold()[:2] == before[:2]
@@ -118,30 +129,19 @@ def test_load_avoids_full_collections_and_freezes_what_it_received(wanted: bool)
     assert any(each is received for each in gc.get_objects())
 
 
-@pytest.mark.usefixtures("nothing_frozen")
-def test_load_keeps_the_thresholds_that_the_program_sets_meanwhile() -> None:
-    before = gc.get_threshold()
-    try:
-        with GcFreeze(wanted=True) as freeze, freeze.load():
-            gc.set_threshold(1000, 20, 30)
-        assert gc.get_threshold() == (1000, 20, 30)
-    finally:
-        gc.set_threshold(*before)
-
-
-@pytest.mark.usefixtures("nothing_frozen")
+@pytest.mark.usefixtures("nothing_frozen", "large_at_once")
 async def test_engine_freezes_the_first_copy_of_a_peering(tmp_path: Path) -> None:
     with trio.fail_after(60):
         async with (
             open_accepting(tmp_path) as accepts,
-            headway.open_engine("memory:", app, report=events.ignore, gc_freeze=True) as dials,
+            headway.open_engine("memory:", app, report=events.ignore) as dials,
         ):
 
-            async def enabled() -> bool:
-                return gc.isenabled()
+            async def loaded() -> bool:
+                return gc.get_threshold()[2] == RARELY
 
             # The end of the first pass freezes objects as well.
-            await eventually(enabled, wanted=True)
+            await eventually(loaded, wanted=True)
             gc.unfreeze()
             assert any(each is sys.modules for each in gc.get_objects())
             await accepts.client.write(COPIED.new("ada", Team(size=1)))

@@ -128,8 +128,8 @@ def process_options(name_help: str) -> Callable[[Callable[..., None]], Callable[
             "--gc-freeze/--no-gc-freeze",
             default=True,
             show_default=True,
-            help="Disable garbage collection until everything that exists at the start is reconciled, "
-            "and exclude that from later collections.",
+            help="Make no full garbage collection until everything that exists at the start is reconciled, "
+            "exclude that from later ones, and make them rarer.",
         ),
         click.option(
             "--journal",

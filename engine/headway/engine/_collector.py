@@ -1,9 +1,13 @@
-"""Python's garbage collector within an engine: off during the first pass, then rare and without the primed objects.
+"""Python's garbage collector within an engine: no full collection during a load, and then rare ones without its result.
 
-While the first copies from another engine arrive, only young objects are collected, and then they are excluded too.
+A load is the first pass of the controllers, or the first copy from another engine. Its objects stay, so full
+collections would traverse them again and again while their number grows. Young objects are collected as always.
 
-The collector belongs to the process. If a process has several engines, it is off until the last of them has finished
-its first pass.
+The collector belongs to the process, and so to the program. What the program sets remains:
+
+1. Only the threshold of full collections changes, and only until the last engine ends.
+2. Objects are frozen (`gc.freeze`) only after a load so large that a full collection is due, and neither while the
+   program has turned collection off nor if it has frozen objects itself. The end of an engine unfreezes all.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import trio
 
@@ -20,7 +24,8 @@ from headway.events import Report, RunStarted, receives_successes
 from headway.run import Supervisor
 
 LIMIT = 600.0
-"""The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""
+"""The time, in seconds, after which the first pass counts as done even if a controller is not. Failures leave
+garbage."""
 
 RARELY = 50
 """The collections of younger objects between two full ones, where Python has 10. Stored resources stay, so a full
@@ -34,67 +39,67 @@ class _Collector:
     """The changes that engines have made to the collector of this process."""
 
     def __init__(self) -> None:
-        self._loads = 0
-        self._threshold = 0
-        self._usual = 0
-        self._pauses = 0
-        self._enabled = True
         self._users = 0
+        self._loads = 0
+        # The thresholds of full collections before the first user, and the one that was set last.
+        self._usual = 0
+        self._set = 0
         self._frozen = False
 
-    def pause(self) -> None:
-        """Turn collection off."""
-        if not self._pauses:
-            self._enabled = gc.isenabled()
-            gc.disable()
-        self._pauses += 1
-
-    def resume(self) -> None:
-        """End a pause. After the last one, collection is as it was before the first."""
-        self._pauses -= 1
-        if not self._pauses and self._enabled:
-            gc.enable()
-
-    def begin_load(self) -> None:
-        """Collect only young objects until `end_load`."""
-        if not self._loads:
-            youngest, young, self._threshold = gc.get_threshold()
-            gc.set_threshold(youngest, young, _NEVER)
-        self._loads += 1
-
-    def end_load(self) -> None:
-        """Allow full collections again, once every load has ended."""
-        self._loads -= 1
-        youngest, young, oldest = gc.get_threshold()
-        if not self._loads and oldest == _NEVER:
-            gc.set_threshold(youngest, young, self._threshold)
-
     def enter(self) -> None:
-        """Begin to use `gc.freeze`, and rarer full collections."""
+        """Begin to use the collector."""
         if not self._users:
-            youngest, young, self._usual = gc.get_threshold()
-            gc.set_threshold(youngest, young, max(RARELY, self._usual))
-            # `gc.freeze` would have frozen this object too. The number of frozen objects doesn't show it: Python 3.12
-            # has hundreds.
-            self._frozen = not any(each is sys.modules for each in gc.get_objects())
+            self._usual = self._set = gc.get_threshold()[2]
         self._users += 1
 
     def leave(self) -> None:
-        """After the last use, unfreeze, unless the program had frozen objects before, and collect as before."""
+        """Unfreeze, because what has ended leaves garbage. After the last use, collect as before."""
         self._users -= 1
+        if self._frozen:
+            self._frozen = False
+            gc.unfreeze()
         if not self._users:
-            youngest, young, oldest = gc.get_threshold()
-            if oldest == max(RARELY, self._usual):
-                gc.set_threshold(youngest, young, self._usual)
-            if not self._frozen:
-                gc.unfreeze()
+            self._change(self._usual)
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """Collect only young objects within the block. Full collections are rarer after it."""
+        if not self._loads:
+            self._change(_NEVER)
+        self._loads += 1
+        try:
+            yield
+        finally:
+            self._loads -= 1
+            if not self._loads:
+                self._change(max(RARELY, self._usual))
+
+    def freeze(self, *, collect: bool = False) -> None:
+        """If a full collection is due, exclude the existing objects from collections. ``collect`` does it before."""
+        # After so many collections of young objects, Python would have made a full one if it had been allowed to.
+        if gc.get_count()[2] <= self._usual or not gc.isenabled():
+            return
+        # `gc.freeze` would have frozen this object too. The number of frozen objects doesn't show it: Python 3.12 has
+        # hundreds.
+        if self._frozen or any(each is sys.modules for each in gc.get_objects()):
+            if collect:
+                gc.collect()
+            gc.freeze()
+            self._frozen = True
+
+    def _change(self, threshold: int) -> None:
+        """Set the threshold of full collections, unless the program has set another one meanwhile."""
+        youngest, young, oldest = gc.get_threshold()
+        if oldest == self._set:
+            gc.set_threshold(youngest, young, threshold)
+            self._set = threshold
 
 
 _COLLECTOR = _Collector()
 
 
 class GcFreeze:
-    """A pause of collection, from the start of the block until `first_pass` has returned or the block has ended.
+    """A load from the start of the block until `first_pass` has returned or the block has ended.
 
     Attributes:
         wanted: False if collection stays as it is. Then `first_pass` must not be called.
@@ -102,25 +107,19 @@ class GcFreeze:
 
     def __init__(self, wanted: bool) -> None:
         self.wanted = wanted
-        self._paused = False
+        self._first = ExitStack()
         self._started: set[str] = set()
 
     def __enter__(self) -> GcFreeze:
         if self.wanted:
             _COLLECTOR.enter()
-            _COLLECTOR.pause()
-            self._paused = True
+            self._first.enter_context(_COLLECTOR.load())
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.wanted:
-            self._resume()
+            self._first.close()
             _COLLECTOR.leave()
-
-    def _resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            _COLLECTOR.resume()
 
     @contextmanager
     def load(self) -> Iterator[None]:
@@ -132,12 +131,11 @@ class GcFreeze:
         if not self.wanted:
             yield
             return
-        _COLLECTOR.begin_load()
-        try:
-            yield
-        finally:
-            _COLLECTOR.end_load()
-            gc.freeze()
+        with _COLLECTOR.load():
+            try:
+                yield
+            finally:
+                _COLLECTOR.freeze()
 
     def wrap(self, report: Report) -> Report:
         """Return a report that freezes the existing objects whenever a controller is primed for the first time."""
@@ -145,23 +143,22 @@ class GcFreeze:
             return report
 
         def wrapped(event: object) -> None:
-            if isinstance(event, RunStarted) and self._paused and event.controller not in self._started:
+            if isinstance(event, RunStarted) and event.controller not in self._started:
                 self._started.add(event.controller)
                 # Priming leaves no garbage, and a search for some would cause the very pause that freezing is to avoid.
-                gc.freeze()
+                _COLLECTOR.freeze()
             report(event)
 
         wrapped.failures_only = not receives_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
         return wrapped
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:
-        """Turn collection on, and freeze the existing objects, once the controllers are idle or stopped."""
+        """End the load, and freeze the existing objects, once the controllers are idle or stopped."""
         with trio.move_on_after(LIMIT):
             for each in supervisors:
                 # It may be stopped for days. What it reconciles after that is like any later work.
                 with suppress(ControllerStopped):
                     await each.wait_idle(1, each.run)
         # Garbage of users' reconciles is among the objects created since priming.
-        gc.collect()
-        gc.freeze()
-        self._resume()
+        _COLLECTOR.freeze(collect=True)
+        self._first.close()

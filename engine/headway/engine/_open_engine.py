@@ -57,11 +57,12 @@ async def open_engine(
             this record is only in memory. `Engine.why` answers from it.
         tracing: the OpenTelemetry provider of the tracer. Default: the one that the program has configured, if any.
             It needs ``pip install 'headway[otel]'``.
-        gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
-            start, for ten minutes at most, and exclude the objects that exist then from later collections
-            (`gc.freeze`). While the first copies from elsewhere arrive, only young objects are collected, and these
-            copies are excluded as well. Full collections become rarer: with a million resources, one blocks the event
-            loop for half a second. All this affects the whole process, and the end of the block undoes it.
+        gc_freeze: keep full collections of Python's garbage collector from traversing the resources again and again.
+            There are none until every controller has reconciled all that it found at the start, for ten minutes at
+            most, or while the first copies from elsewhere arrive. If one is due then, the objects that exist are
+            excluded from later ones (`gc.freeze`), also those of the program. Later ones are rarer: with a million
+            resources, one blocks the event loop for half a second. All this affects the whole process, and the end of
+            the block undoes it. It freezes nothing if the program has disabled collection or frozen objects.
         extensions: packages that add types, services, wrappers around services, controllers and tasks.
 
     Raises:
@@ -90,21 +91,23 @@ async def run_engine(
     check_store(store)
     extensions = options.get("extensions", ())
     check_extensions(extensions)
-    late_apps = [app for each in extensions for app in each.late_apps]
-    apps = [*apps, *(app for each in extensions for app in each.apps), *late_apps]
-    own_parts = own()  # It imports the built-in types that the registry has.
-    registry, definitions, topics = program_of(apps)
-    late = {name: definitions.pop(name) for name in combine_apps(late_apps)[1]}
-    network = given_or_default("network", options.get("network"), Network, "Network(['127.0.0.1:9000'], insecure=True)")
-    timing = given_or_default("timing", options.get("timing"), Timing, "Timing(lease_ttl=15)")
-    gc_freeze = options.get("gc_freeze", False)
+    gc_freeze = options.get("gc_freeze", True)
     check_flag("gc_freeze", gc_freeze)
-    name = worker_name(options.get("process"))
-    around = tracing_by(options.get("tracing"))
-    report = report_of(options.get("report"))
-    journaled = opened_journal(journal_of(options.get("journal")))
-    opened = open_store(store) if isinstance(store, str) else store
     with GcFreeze(gc_freeze) as freeze:
+        late_apps = [app for each in extensions for app in each.late_apps]
+        apps = [*apps, *(app for each in extensions for app in each.apps), *late_apps]
+        own_parts = own()  # It imports the built-in types that the registry has.
+        registry, definitions, topics = program_of(apps)
+        late = {name: definitions.pop(name) for name in combine_apps(late_apps)[1]}
+        network = given_or_default(
+            "network", options.get("network"), Network, "Network(['127.0.0.1:9000'], insecure=True)"
+        )
+        timing = given_or_default("timing", options.get("timing"), Timing, "Timing(lease_ttl=15)")
+        name = worker_name(options.get("process"))
+        around = tracing_by(options.get("tracing"))
+        report = report_of(options.get("report"))
+        journaled = opened_journal(journal_of(options.get("journal")))
+        opened = open_store(store) if isinstance(store, str) else store
         async with sealed(apps), journaled as (recorded, start_writing), opened as backend:
             check_backend(backend)
             report = freeze.wrap(report)

@@ -78,7 +78,7 @@ async def open_workers(
     registry = program.registry
     report = report_of(options.get("report"))
     timing = given_or_default("timing", options.get("timing"), Timing, "Timing(lease_ttl=15)")
-    gc_freeze = options.get("gc_freeze", False)
+    gc_freeze = options.get("gc_freeze", True)
     check_flag("gc_freeze", gc_freeze)
     check_endpoints(endpoints)
     connection = Connection.of(options)

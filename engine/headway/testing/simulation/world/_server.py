@@ -110,6 +110,7 @@ class OtherEngine:
                     process=self.process,
                     timing=Timing(lease_ttl=_LEASE_TTL),
                     report=ignore,
+                    gc_freeze=False,
                     peer_links=self.links,
                 ) as self.engine:
                     self._up.set()
@@ -235,6 +236,7 @@ class Server(PassingChannel):
                     app,
                     process=f"{self._name}-1" if self._others else None,
                     report=ignore,
+                    gc_freeze=False,
                     wrap_channel=self._take,
                     peer_links=self._peer_links,
                 ) as self._engine:
