@@ -25,6 +25,7 @@ from benchmarks import (
     governor,
     growth,
     handles,
+    history,
     http,
     importing,
     journal,
@@ -57,7 +58,10 @@ SCENARIOS = {
         *(peering, page, governor),
         *(memory, etcd_memory, share, projection),
     )
-} | {each.name: each for each in (*quiet.ROWS, *scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)}
+} | {
+    each.name: each
+    for each in (*quiet.ROWS, *history.ROWS, *scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)
+}
 SCENARIOS |= {each.name: each for each in importing.ROWS}
 
 

@@ -21,6 +21,7 @@ from headway.storage.sqlite import (
     _backup,
     _connect,
     _file,
+    _history,
     _inspect,
     _reader,
     _schema,
@@ -61,8 +62,10 @@ class Gate:
 
 def set_limit(patch: pytest.MonkeyPatch, name: str, value: float) -> None:
     """Set a limit of the store, like TRIM_STEP."""
-    (module,) = (module for module in (_connect, _file, _reader, _snapshots, _writer) if name in vars(module))
-    patch.setattr(module, name, value)
+    modules = [each for each in (_connect, _file, _history, _reader, _snapshots, _writer) if name in vars(each)]
+    assert modules, name
+    for each in modules:
+        patch.setattr(each, name, value)
 
 
 def replace_commit(patch: pytest.MonkeyPatch, instead: Callable[[sqlite3.Connection], None]) -> None:

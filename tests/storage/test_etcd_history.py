@@ -42,12 +42,12 @@ async def test_history_is_bounded_by_bytes(store: str) -> None:
     """The store in SQLite has the same test with the size of its file."""
     async with rigged() as rig:
         stores: dict[str, MemoryBackend | EtcdBackend] = {
-            "memory": MemoryBackend(max_bytes=5000),
-            "etcd by argument": EtcdBackend(rig.url, max_bytes=5000),
-            "etcd by url": EtcdBackend(f"{rig.url}?max_bytes=5000"),
+            "memory": MemoryBackend(max_bytes=45_000),
+            "etcd by argument": EtcdBackend(rig.url, max_bytes=45_000),
+            "etcd by url": EtcdBackend(f"{rig.url}?max_bytes=45000"),
         }
         async with stores[store] as bounded:
-            positions = [await put(bounded, thing(f"n{index}", "x" * 1000)) for index in range(8)]
+            positions = [await put(bounded, thing(f"n{index}", "x" * 10_000)) for index in range(8)]
             resumed = await reading(bounded, after=positions[-4])
             await resumed.until(positions[-1].revision)
             await refused(HistoryCompacted, reading(bounded, after=positions[-6]), "resuming before the history")

@@ -163,10 +163,10 @@ def test_old_history_is_dropped_in_parts() -> None:
 
 
 _LARGE = {
-    "data": thing("a", "x" * 9000),
-    "metadata": pb.Resource(metadata={"k" * 2000: "v" * 7000}),
-    "reason": pb.Resource(status={"c": pb.Status(conditions=[pb.Condition(reason="r" * 9000)])}),
-    "message": pb.Resource(status={"c": pb.Status(conditions=[pb.Condition(message="m" * 9000)])}),
+    "data": thing("a", "x" * 90_000),
+    "metadata": pb.Resource(metadata={"k" * 20_000: "v" * 70_000}),
+    "reason": pb.Resource(status={"c": pb.Status(conditions=[pb.Condition(reason="r" * 90_000)])}),
+    "message": pb.Resource(status={"c": pb.Status(conditions=[pb.Condition(message="m" * 90_000)])}),
     "conditions": pb.Resource(
         status={name: pb.Status(conditions=[pb.Condition(type=f"t{each}") for each in range(40)]) for name in "abcd"}
     ),
@@ -189,7 +189,7 @@ def test_history_is_bounded_by_bytes(part: str, changes: int, former: bool) -> N
 
 def test_history_may_have_exactly_as_many_bytes_as_its_bound() -> None:
     """One more byte, or one more change, drops the oldest commit."""
-    size = 2 * _log._FIXED_SIZE
+    size = 2 * _log.FIXED_SIZE
     for max_bytes, kept in ((size, [1, 2]), (size - 1, [2])):
         log = CommitLog(max_bytes=max_bytes)
         for revision in (1, 2):
@@ -253,7 +253,7 @@ def test_cursor_stops_at_each_mark() -> None:
 
 
 def _bytes_of(changes: list[tuple[Kind, pb.Resource, bool]]) -> int:
-    return sum(_log._FIXED_SIZE + len(resource.data.value) for _, resource, _ in changes if resource.data is not None)
+    return sum(_log.FIXED_SIZE + len(resource.data.value) for _, resource, _ in changes if resource.data is not None)
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from headway.errors import HistoryCompacted, InvalidArgument
 from headway.resource import Position
 from headway.storage import Backend, SqliteBackend, StoreMismatch, check_store, open_sqlite, open_store
-from headway.storage.sqlite import _reader
+from headway.storage.sqlite import _history
 from headway.storage.sqlite._rows import resource_from
 from headway.storage.sqlite._writer import TRIM_BYTES
 from headway.testing.conformance import EVERYTHING, KIND, put, reading, thing
@@ -145,7 +145,7 @@ async def test_opening_reads_no_history_beyond_the_bounds(
         decoded.append(version)
         return resource_from(version, *row)
 
-    monkeypatch.setattr(_reader, "resource_from", counted)
+    monkeypatch.setattr(_history, "resource_from", counted)
     async with open_sqlite(path, **bounds) as backend:
         assert decoded == [each.revision for each in positions[-4:]]
         await _gone(backend, positions[-6])

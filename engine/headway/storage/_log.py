@@ -34,11 +34,14 @@ MOST_AT_ONCE = 1000
 MAX_BYTES = 256 * 2**20
 """The number of bytes of changes that stores keep by default."""
 
-_FIXED_SIZE = 256
-"""The bytes counted for the parts of a resource that differ little in size: ids, versions and tags."""
+FIXED_SIZE = 896
+"""The bytes of a change that differ little in size: its entries in the log, the message, its id and version."""
 
-_CONDITION_SIZE = 128
-"""The same of a condition and its part of a status."""
+_ENTRY_SIZE = 128
+"""The bytes of an entry of metadata, without its key and value."""
+
+_CONDITION_SIZE = 256
+"""The bytes of a condition and its part of a status, without its reason and message."""
 
 _DROPPED = Change(0, pb.Resource(), False, False)
 """A placeholder for a dropped change, so that the list no longer holds its resource."""
@@ -60,14 +63,14 @@ class _KindLog:
 
     __slots__ = ("changes", "dropped", "formers", "gone", "kind", "newest", "newest_from", "one", "start")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, gone: int) -> None:
         self.kind = kind
         self.changes: list[Change] = []
         self.start = 0
         # The number of places at the front of the list whose changes are dropped. Deleting each alone would cost O(n).
         # Invariant: these places hold only `_DROPPED`.
         self.dropped = 0
-        self.gone = 0
+        self.gone = gone
         # The states before kept changes of metadata, by the number of changes before them, in order.
         self.formers: dict[int, pb.Resource] = {}
         # The counts of most commits, which have one change. All of them share this object.
@@ -112,7 +115,7 @@ class CommitLog:
         head: the store's revision when the log begins. The log has no history before it.
         max_changes: the number of changes to keep.
         max_age: the maximum age of kept changes in seconds, by the clock of the times passed to `append`.
-        max_bytes: the number of bytes of changes to keep, about as they are encoded.
+        max_bytes: the number of bytes of changes to keep, about as they are in memory.
 
     Attributes:
         dropped_bytes: the bytes of all changes that were dropped.
@@ -121,7 +124,7 @@ class CommitLog:
     def __init__(
         self, head: int = 0, *, max_changes: Count = 100_000, max_age: Endless = 3600.0, max_bytes: Count = MAX_BYTES
     ) -> None:
-        self.head = head
+        self.head = self._begin = head
         self.floor = head
         # The states before changes of metadata are kept from this revision on.
         self.formers_after = head
@@ -180,14 +183,22 @@ class CommitLog:
         """Note that a session begins with the commit at the head. That commit has changed no resource."""
         self.marks.append(self.head)
 
-    def cursor(self, kind: Kind, after: int) -> Cursor:
+    def cursor(self, kind: Kind, after: int, floor: int | None = None) -> Cursor:
         """Return a cursor after a revision. Raise HistoryCompacted if changes after it are no longer kept.
 
-        ``after`` may be above the head, because a snapshot may include a commit that has not been appended yet.
+        Args:
+            kind: the kind of the changes.
+            after: the revision. It may be above the head, because a snapshot may include a commit that has not been
+                appended yet.
+            floor: the revision after which another place keeps the changes that the log has dropped. With it, the
+                cursor may stand among them. Then `take` raises HistoryCompacted.
         """
-        if after < self.floor:
-            raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {self.floor}")
+        if after < (self.floor if floor is None else floor):
+            kept = self.floor if floor is None else floor
+            raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {kept}")
         log = self._kind(kind)
+        if after < self.floor:
+            return Cursor(log, -1, after)
         index = bisect.bisect_right(log.changes, after, lo=log.dropped, key=lambda change: change.revision)
         return Cursor(log, log.start + index, after)
 
@@ -259,7 +270,7 @@ class CommitLog:
     def _kind(self, kind: Kind) -> _KindLog:
         log = self._kinds.get(kind)
         if log is None:
-            log = self._kinds[kind] = _KindLog(kind)
+            log = self._kinds[kind] = _KindLog(kind, self._begin)
         return log
 
     def _is_full(self) -> bool:
@@ -287,11 +298,11 @@ class CommitLog:
 
 
 def _size(resource: pb.Resource) -> int:
-    """Return about the size of a resource as it is encoded. Encoding it would cost as much as its commit to memory."""
+    """Return about the bytes of memory of a resource and its change."""
     data, metadata = resource.data, resource.metadata
-    size = _FIXED_SIZE if data is None else _FIXED_SIZE + len(data.value)
+    size = FIXED_SIZE if data is None else FIXED_SIZE + len(data.value)
     if metadata:
-        size += sum(map(len, metadata)) + sum(map(len, metadata.values()))
+        size += _ENTRY_SIZE * len(metadata) + sum(map(len, metadata)) + sum(map(len, metadata.values()))
     for status in resource.status.values():
         for each in status.conditions:
             size += _CONDITION_SIZE + len(each.reason) + len(each.message)

@@ -38,7 +38,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
     Args:
         max_changes: the number of changes of history to keep for watchers that resume.
         max_age: the maximum age of the kept history in seconds.
-        max_bytes: the number of bytes of history to keep, about as they are encoded.
+        max_bytes: the number of bytes of history to keep, about as they are in memory.
     """
 
     def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0, max_bytes: int = MAX_BYTES) -> None:

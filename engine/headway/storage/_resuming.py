@@ -10,17 +10,18 @@ from headway.storage._log import CommitLog, Cursor
 from headway.storage._operations import StoreMismatch
 
 
-def resume(log: CommitLog, kind: Kind, within: Within, after: int) -> Cursor:
+def resume(log: CommitLog, kind: Kind, within: Within, after: int, floor: int | None = None) -> Cursor:
     """Return the cursor of a watch that resumes after a revision. Raise HistoryCompacted if it would miss changes.
 
     A watch filtered by metadata also needs the states before the changes. An older program may not have kept them.
+    ``floor`` is as in `CommitLog.cursor`.
     """
     if within.metadata and after < log.formers_after:
         raise HistoryCompacted(
             f"a watch by metadata cannot resume after revision {after}: the states before changes are kept after "
             f"{log.formers_after}"
         )
-    return log.cursor(kind, after)
+    return log.cursor(kind, after, floor)
 
 
 def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:

@@ -10,7 +10,7 @@ import outcome
 import trio
 from typing_extensions import override
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, HistoryCompacted
 from headway.resource import Bookmark, EndOfSnapshot, Position, SnapshotChunk, StreamItem
 from headway.storage._backend import Watch
 from headway.storage._filter import filtered
@@ -158,7 +158,10 @@ class LogWatch(Watch):
                 await trio.lowlevel.checkpoint()
             else:
                 await self._pulse.wait()
-            item = self._take()
+            try:
+                item = self._take()
+            except HistoryCompacted as dropped:
+                item = await self._read_dropped(dropped)
             if item is not None:
                 return item
 
@@ -176,7 +179,10 @@ class LogWatch(Watch):
                     self._sleeps = False
             else:
                 await trio.lowlevel.checkpoint()
-            item = self._take()
+            try:
+                item = self._take()
+            except HistoryCompacted as dropped:
+                item = await self._read_dropped(dropped)
             if item is not None:
                 return item
 
@@ -233,6 +239,13 @@ class LogWatch(Watch):
             self._announced = cursor.revision
             return Bookmark(self._here(cursor.revision))
         return None
+
+    async def _read_dropped(self, dropped: HistoryCompacted) -> StreamItem | None:
+        """Return the next item of those that the log has dropped, if another place has them, and move the cursor.
+
+        Raises ``dropped`` otherwise. A canceled call has taken no item.
+        """
+        raise dropped
 
     @override
     def close(self) -> None:

@@ -50,7 +50,7 @@ class EtcdBackend:
         tls: the TLS context of the connections.
         max_changes: the number of changes of history to keep for watchers that resume. 100,000 by default.
         max_age: the maximum age of the kept history in seconds. 3600 by default.
-        max_bytes: the number of bytes of history to keep, about as they are encoded. 256 MiB by default.
+        max_bytes: the number of bytes of history to keep, about as they are in memory. 256 MiB by default.
         max_txn_ops: the members' ``--max-txn-ops``. 128 by default, as in etcd. A commit that needs more operations is
             rejected before it is sent.
 

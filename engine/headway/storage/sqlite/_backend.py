@@ -38,6 +38,7 @@ from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import check_room
 from headway.storage.sqlite._file import OpenedFile, open_file
+from headway.storage.sqlite._history import Bounds, FileWatch, KeptCommits, read_history
 from headway.storage.sqlite._reader import (
     GatheredReads,
     Readers,
@@ -45,7 +46,6 @@ from headway.storage.sqlite._reader import (
     count_kinds,
     read_fences,
     read_kinds,
-    read_log,
     read_many,
     read_part,
     read_session,
@@ -77,7 +77,9 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             ``<path>.lock``.
         max_changes: the number of changes kept as history for watchers that resume, also after a restart.
         max_age: the number of seconds for which they are kept.
-        max_bytes: the number of their bytes that are kept, about as they are encoded.
+        max_bytes: the number of their bytes that are kept, as they are encoded.
+
+    The history is in the file. Memory has only its newest changes.
 
     Raises InvalidArgument for invalid bounds. Opening raises StoreUnusable if the file is held by a process (which is
     named), is not a store, is a backup, is damaged, is newer than this program or cannot be accessed; the file is then
@@ -94,9 +96,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     ) -> None:
         check_history(max_changes, max_age, max_bytes)
         self._path = path
-        self._max_changes = max_changes
-        self._max_age = max_age
-        self._max_bytes = max_bytes
+        self._bounds = Bounds(max_changes, max_age, max_bytes)
         self.rules = Rules(in_thread=True)
         # Set while the store is open.
         self._opened: _Opened | None = None
@@ -109,7 +109,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         self._opened = _Opened(self.rules, *await trio.to_thread.run_sync(self._open, trio.current_time()))
         return self
 
-    def _open(self, now: float) -> tuple[OpenedFile, Readers, CommitLog, list[Lease]]:
+    def _open(self, now: float) -> tuple[OpenedFile, Readers, KeptCommits, CommitLog, list[Lease]]:
         with ExitStack() as undo:
             file = open_file(self._path)
             undo.callback(file.close)
@@ -117,20 +117,13 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             for connection in connections:
                 undo.callback(connection.close)
             try:
-                log = read_log(
-                    file.writer,
-                    file.floor,
-                    file.formers_floor,
-                    self._max_changes,
-                    self._max_age,
-                    self._max_bytes,
-                    (now, time.time()),
-                )
+                clock = (now, time.time())
+                kept, log = read_history(file.writer, file.floor, file.formers_floor, self._bounds, clock)
                 leases = read_leases(file.writer)
             except Exception as error:
                 raise StoreUnusable(f"{file.path} is damaged: its history or leases cannot be read: {error}") from error
             undo.pop_all()
-        return file, Readers(file.path, connections), log, leases
+        return file, Readers(file.path, connections), kept, log, leases
 
     @override
     async def __aexit__(self, *_: object) -> None:
@@ -286,12 +279,12 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         if resume_after is not None:
             known = await opened.readers.run(partial(read_session, session=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
-            cursor = resume(log, kind, within, resume_after.revision)
-            return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
+            cursor = resume(log, kind, within, resume_after.revision, opened.kept.floor)
+            return FileWatch(log, opened.pulse, opened.at, cursor, within, None, opened.readers, opened.kept)
         await trio.lowlevel.checkpoint()
         snapshot = FileSnapshot(opened.readers, opened.file.replaced, kind, within, opened.head)
         cursor = log.cursor(kind, snapshot.revision)
-        return LogWatch(log, opened.pulse, opened.at, cursor, within, snapshot)
+        return FileWatch(log, opened.pulse, opened.at, cursor, within, snapshot, opened.readers, opened.kept)
 
     @override
     async def probe(self) -> None:
@@ -315,15 +308,22 @@ class _Opened:
     """The state of a store while it is open."""
 
     def __init__(
-        self, rules: Rules, file: OpenedFile, readers: Readers, log: CommitLog, leases: Sequence[Lease]
+        self,
+        rules: Rules,
+        file: OpenedFile,
+        readers: Readers,
+        kept: KeptCommits,
+        log: CommitLog,
+        leases: Sequence[Lease],
     ) -> None:
         self.file = file
+        self.kept = kept
         self.log = log
         self.pulse = Pulse()
         self.readers = readers
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
-        self.writer = GroupWriter(file, rules, log, self.pulse, self._ends)
+        self.writer = GroupWriter(file, rules, kept, log, self.pulse, self._ends)
         # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -20,7 +20,6 @@ from headway.base import CALLER, CallerTurns, by_turns
 from headway.errors import HeadwayError, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
-from headway.storage._log import NO_FORMERS, CommitLog, LogChange
 from headway.storage._operations import Fence, Within
 from headway.storage._reads import SNAPSHOT_CHUNK
 from headway.storage.sqlite import _schema as sql
@@ -402,65 +401,3 @@ def read_fences(connection: sqlite3.Connection) -> list[Fence]:
 def read_session(connection: sqlite3.Connection, session: str) -> dict[str, int | None]:
     """Return the last revision of a session by its id (None: it is the current one); empty if it is unknown."""
     return dict(connection.execute(sql.READ_SESSION, (session,)).fetchall())
-
-
-def read_log(
-    connection: sqlite3.Connection,
-    floor: int,
-    formers_floor: int,
-    max_changes: int,
-    max_age: float,
-    max_bytes: int,
-    clock: tuple[float, float],
-) -> CommitLog:
-    """Return the commit log from the file's history. ``clock`` is now by the log's clock and by the wall clock."""
-    newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
-    if newest_not_kept is not None:
-        floor = max(floor, newest_not_kept[0])
-    now, wall = clock
-    floor = _floor_of(connection, floor, wall - max_age, max_bytes)
-    commits: list[tuple[int, list[LogChange], float]] = []
-    formers: dict[int, dict[int, pb.Resource]] = {}
-    for revision, seq, *row in connection.execute(sql.READ_FORMERS, (floor,)):
-        try:
-            formers.setdefault(revision, {})[seq] = resource_from(*row)
-        except StoreUnusable:
-            formers_floor = max(formers_floor, revision)
-    for revision, group in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
-        rows = list(group)
-        try:
-            commits.append((revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5])))
-        except StoreUnusable:
-            # Drop a damaged commit and everything before it, as if it were too old: a watcher from before it takes a
-            # new snapshot, and misses nothing.
-            commits, floor = [], revision
-    log = CommitLog(floor, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
-    log.formers_after = max(floor, formers_floor)
-    for revision, changes, at in commits:
-        log.append(revision, changes, at, formers.get(revision, NO_FORMERS))
-    head = read_head(connection)
-    if head > log.head:
-        # The last revisions may belong to fences, which have no changes and no rows.
-        log.append(head, (), now)
-    return log
-
-
-def _floor_of(connection: sqlite3.Connection, floor: int, oldest: float, max_bytes: int) -> int:
-    """Return the revision up to which the history is too old or too large to keep. It reads no body.
-
-    An earlier program may have kept more, and a store may have been closed for long.
-    """
-    newest, size = None, 0
-    for revision, time, length in connection.execute(sql.SIZES_OF_HISTORY, (floor,)):
-        newest = newest or revision
-        # A damaged row may have no body. It is found when it is read.
-        size += length or 0
-        # As while the store is open, the newest commit is always kept.
-        if revision != newest and (size > max_bytes or time < oldest):
-            return int(revision)
-    return floor
-
-
-def _changes(rows: Sequence[tuple[int, str, str, int, int, float, int, bytes]]) -> Iterator[LogChange]:
-    for _, group, kind, deleted, version, _, sealed, body in rows:
-        yield (group, kind), resource_from(version, sealed, body), bool(deleted)

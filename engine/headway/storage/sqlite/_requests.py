@@ -64,15 +64,17 @@ class Request:
         error: the error for its caller if it failed.
         committing: the traced commit that it makes; None without a trace.
         replaced: the rows that it replaces or deletes, each with its kind and key.
+        logged: the bytes that it adds to the history.
     """
 
-    __slots__ = ("changes", "committing", "error", "formers", "made_revision", "replaced", "revision")
+    __slots__ = ("changes", "committing", "error", "formers", "logged", "made_revision", "replaced", "revision")
 
     def __init__(self) -> None:
         self.revision = 0
         self.made_revision = False
         self.changes: list[LogChange] = []
         self.formers: dict[int, pb.Resource] = {}
+        self.logged = 0
         self.error: BaseException | None = None
         self.committing: Committing | None = None
         self.replaced: list[tuple[Kind, Key, Row]] = []
@@ -168,6 +170,7 @@ class WriteRequest(Request):
             if removed is not None and row is not None and version_of(removed[3]) == version_of(row.resource):
                 version, sealed, body, self.formers[len(self.changes)] = removed
                 connection.execute(sql.INSERT_FORMER, (self.revision, len(self.changes), version, sealed, body))
+                self.logged += len(body)
             elif removed is not None:
                 self._log(connection, operation.kind, removed, now, deleted=True)
             if row is None:
@@ -182,6 +185,7 @@ class WriteRequest(Request):
         version, sealed, body, resource = of
         history = (self.revision, len(self.changes), *kind, deleted, version, now, sealed, body)
         connection.execute(sql.INSERT_HISTORY, history)
+        self.logged += len(body)
         self.changes.append((kind, resource, deleted))
 
     @override

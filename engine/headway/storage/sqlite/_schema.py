@@ -158,13 +158,21 @@ INSERT_FORMER = "INSERT INTO formers (revision, seq, version, seal, body) VALUES
 READ_FORMERS = "SELECT revision, seq, version, seal, body FROM formers WHERE revision > ? ORDER BY revision, seq"
 TRIM_HISTORY = "DELETE FROM history WHERE revision <= ?"
 TRIM_FORMERS = "DELETE FROM formers WHERE revision <= ?"
-NEWEST_NOT_KEPT = "SELECT revision FROM history ORDER BY revision DESC, seq DESC LIMIT 1 OFFSET ?"
 # SQLite knows the length of a body without reading it.
-SIZES_OF_HISTORY = "SELECT revision, time, length(body) FROM history WHERE revision > ? ORDER BY revision DESC"
+SIZES_OF_HISTORY = """
+    SELECT revision, count(*), min(time), sum(length(body)) FROM history WHERE revision > ? GROUP BY revision
+    ORDER BY revision
+"""
 READ_HISTORY = (
     "SELECT revision, type_group, kind, deleted, version, time, seal, body FROM history"
     " WHERE revision > ? ORDER BY revision, seq"
 )
+READ_CHANGES = """
+    SELECT revision, deleted, history.version, history.seal, history.body, formers.version, formers.seal, formers.body
+    FROM history LEFT JOIN formers USING (revision, seq)
+    WHERE revision > ? AND revision <= ? AND type_group = ? AND kind = ? ORDER BY revision, seq
+"""
+READ_FLOOR = "SELECT value FROM meta WHERE key = 'history_floor'"
 
 READ_TERM_FLOOR = "SELECT value FROM meta WHERE key = 'term_floor'"
 READ_FENCE = "SELECT term, number, settled FROM fences WHERE controller = ? AND member = ?"

@@ -29,6 +29,7 @@ from headway.storage._watch import Pulse
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, explained
 from headway.storage.sqlite._file import OpenedFile
+from headway.storage.sqlite._history import KeptCommits
 from headway.storage.sqlite._requests import CheckpointRequest, Request, TouchRequest
 from headway.storage.sqlite._rules import FileContent
 from headway.storage.sqlite._snapshots import ReplacedRow
@@ -37,10 +38,10 @@ MOST_IN_A_BATCH = 256
 """The maximum number of requests in one transaction."""
 
 TRIM_STEP = 1000
-"""The number of revisions of history that the file may keep beyond the log: deleting slows down a transaction."""
+"""The number of revisions of history that the file may keep beyond its bounds: deleting slows down a transaction."""
 
 TRIM_BYTES = 4 * 2**20
-"""The number of bytes of history that the file may keep beyond the log."""
+"""The number of bytes of history that the file may keep beyond its bounds."""
 
 _GATHERING_TURNS = 10
 """The maximum number of loop turns for which a leader waits for as many writers as the last batch had."""
@@ -92,16 +93,23 @@ class GroupWriter:
     """
 
     def __init__(
-        self, file: OpenedFile, rules: Rules, log: CommitLog, pulse: Pulse, before_all: Callable[[], Sequence[Request]]
+        self,
+        file: OpenedFile,
+        rules: Rules,
+        kept: KeptCommits,
+        log: CommitLog,
+        pulse: Pulse,
+        before_all: Callable[[], Sequence[Request]],
     ) -> None:
         self._file = file
         self._rules = rules
+        self._kept = kept
         self._log = log
         self._pulse = pulse
         self._before_all = before_all
         self._head = log.head
         self._floor = file.floor
-        # The bytes that the log had dropped when the file had last dropped as much.
+        # The bytes that were outside the bounds when the file had last dropped as much.
         self._dropped_bytes = 0
         self._pending: deque[_Pending] = deque()
         self._last_size = 1
@@ -169,8 +177,8 @@ class GroupWriter:
                 raise
         else:
             self._floor = self._floor if floor is None else floor
-            if self._floor == self._log.floor:
-                self._dropped_bytes = self._log.dropped_bytes
+            if self._floor == self._kept.floor:
+                self._dropped_bytes = self._kept.dropped_bytes
             self.failing = False
             self._publish(requests, head)
         finally:
@@ -178,10 +186,11 @@ class GroupWriter:
 
     def _floor_to_be(self) -> int | None:
         """Return the new beginning of the file's history after this batch, or None to leave it."""
-        if self._log.floor - self._floor < TRIM_STEP and self._log.dropped_bytes - self._dropped_bytes < TRIM_BYTES:
+        kept = self._kept
+        if kept.floor - self._floor < TRIM_STEP and kept.dropped_bytes - self._dropped_bytes < TRIM_BYTES:
             return None
         # If much has become too old at once, trim it over several batches.
-        return min(self._log.floor, self._floor + 4 * TRIM_STEP)
+        return min(kept.floor, self._floor + 4 * TRIM_STEP)
 
     async def _gather(self) -> None:
         # The writers of the last batch come back some turns of the loop later. Wait until about the same number has
@@ -198,10 +207,13 @@ class GroupWriter:
             if request.made_revision and request.error is None:
                 request.publish()
                 self._log.append(request.revision, request.changes, now, request.formers)
+                if request.changes:
+                    self._kept.append(request.revision, len(request.changes), now, request.logged)
                 if request.committing is not None:
                     request.committing.made(request.revision)
         if head > self._head:
             self._head = head
+            self._kept.trim(now)
             self._pulse.beat()
         self._file.replaced.published()
 

@@ -83,7 +83,7 @@ class Mirror:
         counts: the number of rejected answers by reason, for diagnosis. It outlives the mirror.
         max_changes: the number of changes of history to keep.
         max_age: the maximum age of the kept history in seconds.
-        max_bytes: the number of bytes of history to keep, about as they are encoded.
+        max_bytes: the number of bytes of history to keep, about as they are in memory.
     """
 
     def __init__(
