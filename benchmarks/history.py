@@ -25,8 +25,8 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built, note, put, tenancy, texts, type_message
 from benchmarks._primed import one_type
 from headway.protobuf import encode
-from headway.resource import ResourceType
-from headway.storage import Backend, MemoryBackend, Put, SqliteBackend, Within
+from headway.resource import ResourceType, pb
+from headway.storage import Backend, MemoryBackend, Put, SqliteBackend
 
 RESOURCES = 200
 
@@ -54,30 +54,34 @@ def _in_memory(size: int, rounds: int) -> Row:
 async def _kept(opened: Callable[[], Backend], type: ResourceType[Note], size: int, at_once: int) -> float:
     """Return the bytes in use for ``size`` changes that a store keeps, in commits of some changes."""
     async with opened() as store:
-        await _write(store, type, 0, at_once)
+        stored: dict[str, pb.Resource] = {}
+        await _write(store, type, 0, at_once, stored)
         gc.collect()
         tracemalloc.start()
         try:
             for turn in range(1, size // RESOURCES + 1):
-                await _write(store, type, turn, at_once)
+                await _write(store, type, turn, at_once, stored)
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
 
 
-async def _write(store: Backend, type: ResourceType[Note], turn: int, at_once: int) -> None:
+async def _write(
+    store: Backend, type: ResourceType[Note], turn: int, at_once: int, stored: dict[str, pb.Resource]
+) -> None:
     """Write each resource once, based on the stored one."""
-    stored = {each.id.name: each for each in (await store.list(type.kind, Within()))[0] if each.id is not None}
     for begin in range(0, RESOURCES, at_once):
         changes: list[Put] = []
         for each in range(begin, begin + at_once):
-            new = built(type, texts(each), encode(note(turn * RESOURCES + each)))
+            text = texts(each)
+            new = built(type, text, encode(note(turn * RESOURCES + each)))
+            former = stored.get(text.name)
             change = put(type, new)
-            if stored:
-                former = stored[texts(each).name]
+            if former is not None:
                 new.id, new.metadata = former.id, former.metadata
                 change = change._replace(expected=former.version)
+            stored[text.name] = new
             changes.append(change)
         await store.commit(changes)
 

@@ -182,9 +182,9 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "an opening drops the newest commit for its age",
-        "storage/sqlite/_reader.py",
-        "if revision != newest and (size > max_bytes or time < oldest):",
-        "if size > max_bytes or time < oldest:",
+        "storage/sqlite/_history.py",
+        "while self._first + 1 < len(self._revisions) and (",
+        "while self._first < len(self._revisions) and (",
         "storage/test_sqlite_growth.py",
         "newest",
     ),
