@@ -186,15 +186,10 @@ class CommitLog:
     def cursor(self, kind: Kind, after: int, floor: int | None = None) -> Cursor:
         """Return a cursor after a revision. Raise HistoryCompacted if changes after it are no longer kept.
 
-        Args:
-            kind: the kind of the changes.
-            after: the revision. It may be above the head, because a snapshot may include a commit that has not been
-                appended yet.
-            floor: the revision after which another place keeps the changes that the log has dropped. With it, the
-                cursor may stand among them. Then `take` raises HistoryCompacted.
+        ``after`` may be above the head, because a snapshot may include a commit that has not been appended yet. After
+        ``floor``, another place keeps what the log has dropped. `take` raises HistoryCompacted for a cursor there.
         """
-        if after < (self.floor if floor is None else floor):
-            kept = self.floor if floor is None else floor
+        if after < (kept := self.floor if floor is None else floor):
             raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {kept}")
         log = self._kind(kind)
         if after < self.floor:

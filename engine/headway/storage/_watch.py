@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import outcome
@@ -144,41 +144,31 @@ class LogWatch(Watch):
         # A bookmark of this revision or a later one is wanted; 0 for none.
         self._wanted = 0
 
-    @trio.lowlevel.enable_ki_protection
     @override
-    async def next(self) -> StreamItem:
+    def next(self) -> Coroutine[Any, Any, StreamItem]:
+        return self._next(changes_only=False)
+
+    def next_change(self) -> Coroutine[Any, Any, StreamItem]:
+        """Return the next item like `next`, but stay asleep while commits change nothing of this part of the kind."""
+        return self._next(changes_only=True)
+
+    @trio.lowlevel.enable_ki_protection
+    async def _next(self, *, changes_only: bool) -> StreamItem:
         # Every checkpoint comes before an item is taken, so that a canceled call has taken nothing.
         if not self._opened:
             await trio.lowlevel.checkpoint()
             return await self._open()
-        cursor = self._cursor
+        asleep = self._stays_asleep if changes_only else self._has_told_all
         while True:
             # Waiting is itself a checkpoint. Another one before it would cost every event a turn of the loop.
-            if self._log.head > cursor.revision or cursor.revision > self._announced:
-                await trio.lowlevel.checkpoint()
-            else:
-                await self._pulse.wait()
             try:
-                item = self._take()
-            except HistoryCompacted as dropped:
-                item = await self._read_dropped(dropped)
-            if item is not None:
-                return item
-
-    @trio.lowlevel.enable_ki_protection
-    async def next_change(self) -> StreamItem:
-        """Return the next item like `next`, but stay asleep while commits change nothing of this part of the kind."""
-        if not self._opened:
-            return await self.next()
-        while True:
-            if self._stays_asleep():
-                self._sleeps = True
-                try:
-                    await self._pulse.wait(self._stays_asleep)
-                finally:
-                    self._sleeps = False
-            else:
-                await trio.lowlevel.checkpoint()
+                if asleep():
+                    self._sleeps = changes_only
+                    await self._pulse.wait(asleep if changes_only else None)
+                else:
+                    await trio.lowlevel.checkpoint()
+            finally:
+                self._sleeps = False
             try:
                 item = self._take()
             except HistoryCompacted as dropped:
@@ -203,6 +193,9 @@ class LogWatch(Watch):
         assert item is None or isinstance(item, Bookmark), "there is no change"
         return item
 
+    def _has_told_all(self) -> bool:
+        return self._log.head <= self._cursor.revision <= self._announced
+
     def _stays_asleep(self) -> bool:
         kind, cursor = self._cursor.log, self._cursor
         # Most commits are of another kind, and ask every watch.
@@ -211,9 +204,23 @@ class LogWatch(Watch):
         return not (self._announced < self._wanted <= self._log.head) and self._has_nothing()
 
     def _has_nothing(self) -> bool:
-        """Skip the changes outside of this part. Return False if there are others, or a session to announce."""
-        marks = self._log.marks
-        return not (marks and marks[-1] > self._announced) and _skip(self._log, self._cursor, self._within)
+        """Skip a few changes outside of this part. Return False if there are others, or a session to announce."""
+        log, cursor, within = self._log, self._cursor, self._within
+        if log.marks and log.marks[-1] > self._announced:
+            return False
+        changes, start, formers = cursor.log.changes, cursor.log.start, cursor.log.formers
+        first, end = cursor.index - start, len(changes)
+        # A snapshot above the head already includes the changes up to its revision.
+        if first < end and log.head > cursor.revision:
+            if within is None or first < cursor.log.dropped or end - first > _MOST:
+                return False
+            for index in range(first, end):
+                if within.admits(changes[index].resource):
+                    return False
+                if (former := formers.get(start + index)) is not None and within.admits(former):
+                    return False
+            cursor.index = start + end
+        return True
 
     async def _open(self) -> StreamItem:
         if self._snapshot is not None and (chunk := await self._snapshot.next()):
@@ -241,34 +248,10 @@ class LogWatch(Watch):
         return None
 
     async def _read_dropped(self, dropped: HistoryCompacted) -> StreamItem | None:
-        """Return the next item of those that the log has dropped, if another place has them, and move the cursor.
-
-        Raises ``dropped`` otherwise. A canceled call has taken no item.
-        """
+        """Return the next item from where the log's ``dropped`` ones are, or raise that. A canceled call takes none."""
         raise dropped
 
     @override
     def close(self) -> None:
         """Release what is left of the snapshot."""
         self._snapshot = None
-
-
-def _skip(log: CommitLog, cursor: Cursor, within: Within | None) -> bool:
-    """Move the cursor past the changes after it if none of them is in ``within``, and return True. None is the kind.
-
-    Otherwise, or if there are too many, return False and leave the cursor. `CommitLog.take` moves ``cursor.revision``
-    later, and stops at marks as usual.
-    """
-    changes, start, formers = cursor.log.changes, cursor.log.start, cursor.log.formers
-    first, end = cursor.index - start, len(changes)
-    # A snapshot above the head already includes the changes up to its revision.
-    if first < end and log.head > cursor.revision:
-        if within is None or first < cursor.log.dropped or end - first > _MOST:
-            return False
-        for index in range(first, end):
-            if within.admits(changes[index].resource):
-                return False
-            if (former := formers.get(start + index)) is not None and within.admits(former):
-                return False
-        cursor.index = start + end
-    return True
