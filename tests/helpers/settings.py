@@ -10,7 +10,7 @@ Virtual time jumps when every task is blocked. That is sound only while no work 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway.base import ThreadCalls
 from headway.resource import Registry
 from headway.rpc import Channel, Server, Services, open_channel, open_server
 from headway.service import (
@@ -58,20 +59,26 @@ class HeldClock:
         self._clock = clock
         self._working = 0
         self._resumed = trio.Event()
-        self._run_sync = trio.to_thread.run_sync
 
-    async def run_sync(self, *arguments: Any, **options: Any) -> Any:
-        """Run a function in a thread, in place of `trio.to_thread.run_sync`."""
-        self._working += 1
-        self._clock.autojump_threshold = math.inf
-        try:
-            return await self._run_sync(*arguments, **options)
-        finally:
-            self._working -= 1
-            if not self._working:
-                self._clock.autojump_threshold = 0
-            self._resumed.set()
-            self._resumed = trio.Event()
+    def watch_threads(self, patch: pytest.MonkeyPatch) -> None:
+        """Hold the clock during each call in a thread."""
+        patch.setattr(trio.to_thread, "run_sync", self._holding(trio.to_thread.run_sync))
+        patch.setattr(ThreadCalls, "run", self._holding(ThreadCalls.run))
+
+    def _holding(self, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def held(*arguments: Any, **options: Any) -> Any:
+            self._working += 1
+            self._clock.autojump_threshold = math.inf
+            try:
+                return await run(*arguments, **options)
+            finally:
+                self._working -= 1
+                if not self._working:
+                    self._clock.autojump_threshold = 0
+                self._resumed.set()
+                self._resumed = trio.Event()
+
+        return held
 
     async def wait_blocked(self) -> None:
         """Wait until all tasks are blocked and no thread works for one of them."""

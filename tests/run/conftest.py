@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trio
 from trio.testing import MockClock
 
 from tests.helpers.settings import SETTINGS, HeldClock, Setting
@@ -19,7 +18,7 @@ def setting(
 ) -> Iterator[Setting]:
     """Return each combination of store and transport."""
     held = HeldClock(autojump_clock)
-    monkeypatch.setattr(trio.to_thread, "run_sync", held.run_sync)
+    held.watch_threads(monkeypatch)
     with tempfile.TemporaryDirectory(prefix="headway-") as path:
         store, network = request.param
         made = Setting(store, network, Path(path), held)

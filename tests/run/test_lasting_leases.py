@@ -26,7 +26,7 @@ def store(
     request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """Open a store by its URL, as a program does. The clock waits for its threads."""
-    monkeypatch.setattr(trio.to_thread, "run_sync", HeldClock(autojump_clock).run_sync)
+    HeldClock(autojump_clock).watch_threads(monkeypatch)
     return "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/staff.db"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
 
+from headway.base import ThreadCalls
 from headway.testing import LiveRun
 
 
@@ -29,18 +30,33 @@ def run() -> Iterator[Run]:
     live.teardown()
 
 
-def test_time_stands_still_while_a_thread_works(run: Run) -> None:
+async def in_thread() -> None:
+    await trio.to_thread.run_sync(time.sleep, 0.02)
+
+
+async def in_thread_call() -> None:
+    calls: ThreadCalls[None] = ThreadCalls()
+    await calls.run(lambda: time.sleep(0.02))
+    calls.close()
+
+
+Work = Callable[[], Awaitable[None]]
+each_work = pytest.mark.parametrize("work", [in_thread, in_thread_call])
+
+
+@each_work
+def test_time_stands_still_while_a_thread_works(run: Run, work: Work) -> None:
     """No deadline of a call passes while a disk is slow. Otherwise every commit to a file would take ten seconds."""
 
-    async def commit() -> bool:
+    async def commit(work: Work) -> bool:
         with trio.move_on_after(10) as scope:
-            await trio.to_thread.run_sync(time.sleep, 0.02)
+            await work()
             await trio.lowlevel.checkpoint()
         return scope.cancelled_caught
 
     began = run.clock.current_time()
     for _ in range(3):
-        assert not run.call(commit)
+        assert not run.call(commit, work)
     assert run.clock.current_time() == began
 
 
@@ -56,7 +72,8 @@ def test_time_passes_after_the_thread_has_ended(run: Run) -> None:
     assert run.clock.current_time() == began + 3600
 
 
-def test_waiting_until_idle_includes_threads(run: Run) -> None:
+@each_work
+def test_waiting_until_idle_includes_threads(run: Run, work: Work) -> None:
     """A task that a thread works for has not finished."""
     ended: list[float] = []
 
@@ -64,7 +81,7 @@ def test_waiting_until_idle_includes_threads(run: Run) -> None:
         run.nursery.start_soon(commit)
 
     async def commit() -> None:
-        await trio.to_thread.run_sync(time.sleep, 0.02)
+        await work()
         await trio.lowlevel.checkpoint()
         ended.append(run.clock.current_time())
 

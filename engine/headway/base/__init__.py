@@ -82,6 +82,9 @@ from headway.base._text import is_from_asyncio as is_from_asyncio
 from headway.base._text import plain as plain
 from headway.base._text import repr_text as repr_text
 from headway.base._text import without_password as without_password
+from headway.base._thread_calls import ThreadCalls as ThreadCalls
+from headway.base._thread_calls import thread_calls as thread_calls
+from headway.base._thread_calls import wait_thread_calls as wait_thread_calls
 from headway.base._tracebacks import all_frames as all_frames
 from headway.base._tracebacks import calling_line as calling_line
 from headway.base._tracebacks import first_leaves as first_leaves

@@ -22,6 +22,8 @@ import outcome
 import trio
 from trio.testing import MockClock, active_thread_count, wait_all_tasks_blocked, wait_all_threads_completed
 
+from headway.base import thread_calls, wait_thread_calls
+
 Answer = TypeVar("Answer")
 
 HANG_LIMIT = 20.0
@@ -42,7 +44,7 @@ class _HeldClock(trio.abc.Instrument):
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # as Trio calls it
         # A task begins and ends its work in a thread within its own steps.
-        if self._held != (working := active_thread_count() > 0):
+        if self._held != (working := active_thread_count() + thread_calls() > 0):
             self._held = working
             self._clock.autojump_threshold = math.inf if working else 0
 
@@ -138,6 +140,7 @@ class LiveRun:
 
 async def _quiet() -> None:
     await wait_all_tasks_blocked()
-    while active_thread_count():
+    while active_thread_count() + thread_calls():
         await wait_all_threads_completed()
+        await wait_thread_calls()
         await wait_all_tasks_blocked()

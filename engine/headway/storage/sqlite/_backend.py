@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -109,7 +110,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         self._opened = _Opened(self.rules, *await trio.to_thread.run_sync(self._open, trio.current_time()))
         return self
 
-    def _open(self, now: float) -> tuple[OpenedFile, Readers, KeptCommits, CommitLog, list[Lease]]:
+    def _open(self, now: float) -> tuple[OpenedFile, list[sqlite3.Connection], KeptCommits, CommitLog, list[Lease]]:
         with ExitStack() as undo:
             file = open_file(self._path)
             undo.callback(file.close)
@@ -123,7 +124,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             except Exception as error:
                 raise StoreUnusable(f"{file.path} is damaged: its history or leases cannot be read: {error}") from error
             undo.pop_all()
-        return file, Readers(file.path, connections), kept, log, leases
+        return file, connections, kept, log, leases
 
     @override
     async def __aexit__(self, *_: object) -> None:
@@ -311,7 +312,7 @@ class _Opened:
         self,
         rules: Rules,
         file: OpenedFile,
-        readers: Readers,
+        connections: Sequence[sqlite3.Connection],
         kept: KeptCommits,
         log: CommitLog,
         leases: Sequence[Lease],
@@ -320,7 +321,7 @@ class _Opened:
         self.kept = kept
         self.log = log
         self.pulse = Pulse()
-        self.readers = readers
+        self.readers = Readers(file.path, connections)
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
         self.writer = GroupWriter(file, rules, kept, log, self.pulse, self._ends)
@@ -378,7 +379,7 @@ class _Opened:
             self.writer.refuse(closed)
             self.pulse.stop(closed)
             self.leases.stop(closed)
-            await self.writer.wait_idle()
+            await self.writer.close()
             await self.readers.close()
             await trio.to_thread.run_sync(self.file.close)
 

@@ -12,11 +12,11 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain, islice
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from headway.base import CALLER, CallerTurns, by_turns
+from headway.base import CALLER, CallerTurns, ThreadCalls, by_turns
 from headway.errors import HeadwayError, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
@@ -71,6 +71,13 @@ class _Retry:
             self._read(connection)
 
 
+class _Lent(NamedTuple):
+    """A connection, and the calls of the threads that use it."""
+
+    connection: sqlite3.Connection
+    thread: ThreadCalls[Any]
+
+
 class Readers:
     """The pool of reading connections. `run` lends one to a function in a worker thread."""
 
@@ -81,7 +88,7 @@ class Readers:
         # Lists and pages take this one first.
         self.pages = CallerTurns(PAGE_CONNECTIONS)
         # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
-        self._free = list(connections)
+        self._free = [_Lent(each, ThreadCalls()) for each in connections]
         self._closed = False
         # The last read that failed in SQLite, until `check` has retried it with success. A read that found a damaged
         # resource does not count: the others can be read.
@@ -90,7 +97,22 @@ class Readers:
     async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
         """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it."""
         self._refuse_when_closed()
-        return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        borrower = object()
+        try:
+            self._limiter.acquire_on_behalf_of_nowait(borrower)
+        except trio.WouldBlock:
+            await self._limiter.acquire_on_behalf_of(borrower)
+        try:
+            self._refuse_when_closed()
+            lent = self._free.pop()
+            try:
+                found: R = await lent.thread.run(partial(self._read, lent.connection, read))
+                return found
+            finally:
+                self._free.append(lent)
+        finally:
+            self._limiter.release_on_behalf_of(borrower)
 
     async def check(self) -> None:
         """Read, and raise the error if SQLite cannot. A read that failed before is retried."""
@@ -105,9 +127,7 @@ class Readers:
         if self._closed:
             raise StoreUnusable(f"the store in {self.path} is closed")
 
-    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
-        self._refuse_when_closed()
-        connection = self._free.pop()
+    def _read(self, connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], R]) -> R:
         try:
             connection.execute("BEGIN")
             try:
@@ -117,16 +137,15 @@ class Readers:
         except sqlite3.Error as error:
             self.failed = read if isinstance(read, _Retry) else _Retry(read)
             raise unreadable(self.path, error) from error
-        finally:
-            self._free.append(connection)
 
     async def close(self) -> None:
         """Refuse further reads, wait for those in progress, and close the connections."""
         self._closed = True
         for _ in range(int(self._limiter.total_tokens)):
             await self._limiter.acquire_on_behalf_of(object())
-        for connection in self._free:
-            connection.close()
+        for lent in self._free:
+            lent.connection.close()
+            lent.thread.close()
 
 
 def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:

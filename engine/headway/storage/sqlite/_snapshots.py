@@ -99,7 +99,10 @@ class ReplacedRows:
         Call this in the event loop, while no transaction is in progress: later snapshots then begin at the last
         revision that was added, or above it.
         """
-        if not self._batches:
+        if not self._snapshots:
+            # No thread looks at them without a snapshot.
+            self._batches.clear()
+            self._sizes.clear()
             return
         oldest: dict[Kind, int] = {}
         for each in self._snapshots:

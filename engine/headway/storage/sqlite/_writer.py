@@ -22,6 +22,7 @@ from functools import partial
 
 import trio
 
+from headway.base import ThreadCalls
 from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.storage._log import CommitLog
 from headway.storage._rules import Rules
@@ -114,13 +115,12 @@ class GroupWriter:
         self._pending: deque[_Pending] = deque()
         self._last_size = 1
         self._leading = False
-        self._idle = trio.Event()
-        self._idle.set()
+        # The event of `wait_idle`; None while nobody waits.
+        self._idle: trio.Event | None = None
         self._refusal: Callable[[], HeadwayError] | None = None
         self._broken: BatchFailed | None = None
         self.failing = False
-        # Its own limiter, so that a commit never waits for other users of worker threads.
-        self._limiter = trio.CapacityLimiter(1)
+        self._thread: ThreadCalls[int] = ThreadCalls()
 
     def refuse(self, why: Callable[[], HeadwayError]) -> None:
         """Refuse all further requests; pending ones are still done."""
@@ -143,18 +143,18 @@ class GroupWriter:
             # A writer interrupted here has not had its turn yet, and the leader drops it.
             await mine.wait()
         if not mine.done:
-            with trio.CancelScope(shield=True):
-                await self._lead(mine)
+            await self._lead(mine)
         if request.error is not None:
             raise request.error
 
-    async def wait_idle(self) -> None:
-        """Wait until nothing is pending or in progress."""
-        await self._idle.wait()
+    async def close(self) -> None:
+        """Wait until nothing is pending or in progress. Nothing may be requested afterwards."""
+        if self._leading:
+            self._idle = trio.Event()
+            await self._idle.wait()
+        self._thread.close()
 
     async def _lead(self, mine: _Pending) -> None:
-        if self._idle.is_set():
-            self._idle = trio.Event()
         self._leading = True
         await self._gather()
         self._pending = deque(each for each in self._pending if each is mine or each.waits)
@@ -166,9 +166,9 @@ class GroupWriter:
             if self._broken is not None:
                 raise self._broken
             run = partial(run_batch, self._file, self._rules, requests, self._head, floor)
-            head = await trio.to_thread.run_sync(run, limiter=self._limiter)
+            head = await self._thread.run(run)
         except BaseException as error:
-            # The batch failed, got no thread, or was interrupted before it had one. All waiting writers get the error.
+            # The batch failed, or got no thread. All waiting writers get the error.
             _fail_all(requests, error)
             self._rules.lose()
             self.failing = True
@@ -233,7 +233,7 @@ class GroupWriter:
         self._leading = bool(self._pending)
         if self._pending:
             self._pending[0].wake()
-        else:
+        elif self._idle is not None:
             self._idle.set()
 
 
