@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headway.protobuf import copy_message
 from headway.resource import Change, Key, Kind, Position, Resource, ResourceType, Within, pb
-from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, Rules, SqliteBackend
+from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, SqliteBackend
 from headway.storage.sqlite._requests import WriteRequest
 
 
@@ -129,7 +129,7 @@ class RecordingSqlite(Record, SqliteBackend):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Commit and record in the transaction, because a read may see it before the event loop does."""
         opened = self._use()
-        request = _RecordedWrite(operations, fence, self.rules, self)
+        request = _RecordedWrite(self, operations, fence, self.rules, opened.recent)
         await opened.writer.submit(request)
         return opened.at(request.revision)
 
@@ -137,8 +137,8 @@ class RecordingSqlite(Record, SqliteBackend):
 class _RecordedWrite(WriteRequest):
     __slots__ = ("_record",)
 
-    def __init__(self, operations: Sequence[Operation], fence: Fence | None, rules: Rules, record: Record) -> None:
-        super().__init__(operations, fence, rules)
+    def __init__(self, record: Record, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._record = record
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:

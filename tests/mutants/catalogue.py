@@ -313,6 +313,27 @@ MUTANTS = (
         "pass",
         _FURTHER,
     ),
+    Mutant(
+        "SQLite shows a deleted resource as stored lately",
+        "storage/sqlite/_requests.py",
+        "self._recent.remove(operation.kind, operation.key)",
+        "pass",
+        "storage/test_sqlite_recent.py",
+    ),
+    Mutant(
+        "SQLite shows a state from before a commit that another read has seen",
+        "storage/sqlite/_backend.py",
+        "if self._seen > self.log.head:",
+        "if False:",
+        "storage/test_sqlite_recent.py",
+    ),
+    Mutant(
+        "a canceled write of SQLite ends before its thread",
+        "base/_thread_calls.py",
+        "trio.lowlevel.Abort.FAILED",
+        "trio.lowlevel.Abort.SUCCEEDED",
+        "base/test_thread_calls.py",
+    ),
     # --- streams ---
     Mutant(
         "a commit is delivered in pieces",

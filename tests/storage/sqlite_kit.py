@@ -24,6 +24,7 @@ from headway.storage.sqlite import (
     _history,
     _inspect,
     _reader,
+    _recent,
     _schema,
     _snapshots,
     _writer,
@@ -62,7 +63,9 @@ class Gate:
 
 def set_limit(patch: pytest.MonkeyPatch, name: str, value: float) -> None:
     """Set a limit of the store, like TRIM_STEP."""
-    modules = [each for each in (_connect, _file, _history, _reader, _snapshots, _writer) if name in vars(each)]
+    modules = [
+        each for each in (_connect, _file, _history, _reader, _recent, _snapshots, _writer) if name in vars(each)
+    ]
     assert modules, name
     for each in modules:
         patch.setattr(each, name, value)

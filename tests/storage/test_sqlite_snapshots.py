@@ -390,6 +390,7 @@ async def test_store_recovers_from_a_failed_read_of_a_damaged_resource(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The damage is a problem of that resource's readers, and not of SQLite."""
+    set_limit(monkeypatch, "MOST_RECENT", 0)
     async with open_sqlite(tmp_path / "a.db") as backend:
         made = thing("a")
         made.metadata["tier"] = "gold"

@@ -51,7 +51,7 @@ from headway.service._writing import (
 )
 from headway.storage import Operation, Put, Read, StorageError
 
-ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
+ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position] | None]
 
 
 async def write(context: Context, _call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
@@ -100,8 +100,8 @@ class _Write:
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Read before the commit. The commit has a checkpoint, so the read does without one if the store can."""
-        nowait = self.read_nowait
-        return await self.context.backend.read(kind, key) if nowait is None else nowait(kind, key)
+        found = None if self.read_nowait is None else self.read_nowait(kind, key)
+        return await self.context.backend.read(kind, key) if found is None else found
 
     async def attempt(self, optimistic: Read | None = None) -> pb.WriteResponse:
         """Decide from what the store holds, commit, and return the response. Nothing is stored if this raises."""
@@ -111,8 +111,8 @@ class _Write:
             check_store(context.backend, self.request.store_id)
         units = await check_units(read, key) if needs_units(key) else NO_UNITS
         # Most reads need no coroutine.
-        read_nowait = None if optimistic else self.read_nowait
-        stored, at = await read(type.kind, key) if read_nowait is None else read_nowait(type.kind, key)
+        found = None if optimistic or self.read_nowait is None else self.read_nowait(type.kind, key)
+        stored, at = await read(type.kind, key) if found is None else found
         if stored is not None and self.request.create_only:
             if optimistic:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.

@@ -52,7 +52,8 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
         if needs_units(key):
             await check_units(backend.read, key)
         # A checkpoint follows in any case, so this reads without one if the store can.
-        stored, position = await backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
+        found = None if nowait is None else nowait(type.kind, key)
+        stored, position = await backend.read(type.kind, key) if found is None else found
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
             raise NotFound(_absent(wanted))
         seen = await form.seen(stored)

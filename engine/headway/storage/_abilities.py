@@ -138,8 +138,8 @@ class Asked(SkipsUnrelated, Protocol):
 class ReadsAtOnce(Protocol):
     """An optional ability of a store: read without a checkpoint. Writes look for the method."""
 
-    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the same as `Backend.read`, without a checkpoint."""
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position] | None:
+        """Return the same as `Backend.read`, without a checkpoint. None if the read has to wait."""
         ...
 
 

@@ -51,6 +51,7 @@ from headway.storage.sqlite._reader import (
     read_part,
     read_session,
 )
+from headway.storage.sqlite._recent import RecentResources
 from headway.storage.sqlite._requests import (
     AcquireRequest,
     CheckpointRequest,
@@ -147,8 +148,15 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     @override
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         opened = self._use()
+        if (recent := opened.find_recent(kind, key)) is not None:
+            await trio.lowlevel.checkpoint()
+            return recent
         resource, revision = await opened.gathered.read(kind, key)
         return resource, opened.seen(revision)
+
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource, Position] | None:
+        """Return the same as `read` if the resource was stored lately, or None if the file has to be read."""
+        return self._use().find_recent(kind, key)
 
     @override
     async def list(
@@ -200,7 +208,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         refuse_repeated_keys(operations)
         opened = self._use()
-        request = WriteRequest(operations, fence, self.rules)
+        request = WriteRequest(operations, fence, self.rules, opened.recent)
         request.committing = COMMITTING.get()
         await opened.writer.submit(request)
         return opened.at(request.revision)
@@ -324,6 +332,7 @@ class _Opened:
         self.readers = Readers(file.path, connections)
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
+        self.recent = RecentResources()
         self.writer = GroupWriter(file, rules, kept, log, self.pulse, self._ends)
         # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
         # commit in the file a moment before its leader has published it.
@@ -353,6 +362,14 @@ class _Opened:
         """Return the position of a revision that a read found in the file."""
         self._seen = max(self._seen, revision)
         return self.at(revision)
+
+    def find_recent(self, kind: Kind, key: Key) -> tuple[pb.Resource, Position] | None:
+        """Return a resource that was stored lately, as of the present. None says nothing: the file may have it."""
+        if self._seen > self.log.head:
+            # A reader has seen a commit in the file that is not published, so what was stored before it is old.
+            return None
+        resource = self.recent.find(kind, key)
+        return None if resource is None else (resource, self.at(self.log.head))
 
     def _ends(self) -> Sequence[Request]:
         expired = self.leases.expired()

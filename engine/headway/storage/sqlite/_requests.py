@@ -35,6 +35,7 @@ from headway.storage._rules import Rules
 from headway.storage._tables import version_of
 from headway.storage._traces import Committing
 from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._recent import RecentResources
 from headway.storage.sqlite._rows import Row, id_bytes, metadata_bytes, resource_from, seal
 from headway.storage.sqlite._rules import FileChange
 
@@ -97,11 +98,14 @@ class Request:
 class WriteRequest(Request):
     """A request for operations on resources."""
 
-    __slots__ = ("_changes", "_fence", "_operations", "_rows", "_rules")
+    __slots__ = ("_changes", "_fence", "_operations", "_recent", "_rows", "_rules")
 
-    def __init__(self, operations: Sequence[Operation], fence: Fence | None, rules: Rules) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], fence: Fence | None, rules: Rules, recent: RecentResources
+    ) -> None:
         super().__init__()
         self._rules = rules
+        self._recent = recent
         self._operations = operations
         self._fence = fence
         # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
@@ -190,12 +194,15 @@ class WriteRequest(Request):
 
     @override
     def publish(self) -> None:
-        """Set the version of the resources that were put."""
+        """Set the version of the resources that were put, and note the changes as recent."""
         # Only now, because a resource whose commit failed keeps the version that its caller gave it.
         version = str(self.revision)
-        for _, resource, deleted in self.changes:
-            if not deleted:
-                resource.version = version
+        for operation, row, _ in self._changes:
+            if row is None:
+                self._recent.remove(operation.kind, operation.key)
+            else:
+                row.resource.version = version
+                self._recent.put(operation.kind, operation.key, row.resource, len(row.body))
 
 
 class CountRequest(Request):
