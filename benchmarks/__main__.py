@@ -41,6 +41,7 @@ from benchmarks import (
     scopes,
     share,
     sqlite,
+    sqlite_one,
     sqlite_prime,
     subscribe,
     trickle,
@@ -54,7 +55,8 @@ SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
         *(prime, reconcile, journal, trickle, noop),
-        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, handles, etcd_fanout, wire, subscribe),
+        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, sqlite_one, etcd, fanout, handles),
+        *(etcd_fanout, wire, subscribe),
         *(peering, page, governor),
         *(memory, etcd_memory, share, projection),
     )

@@ -19,7 +19,8 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +91,47 @@ class Inserts:
 
     def inserted(self) -> float:
         """Return the seconds for inserting the same rows in transactions of `WRITERS`."""
+        with self._opened() as connection:
+            begin = time.perf_counter()
+            for first in range(0, len(self._rows["resources"]), WRITERS):
+                connection.execute("BEGIN IMMEDIATE")
+                for table in self._rows:
+                    connection.executemany(self._insert(table), self._rows[table][first : first + WRITERS])
+                connection.execute("COMMIT")
+            return time.perf_counter() - begin
+
+    def replaced(self) -> float:
+        """Return the seconds of processor time for replacing the resources, each in a transaction of its own.
+
+        Each transaction also inserts one of the last rows of history.
+        """
+        resources, history = self._rows.values()
+        replace, insert = self._insert("resources").replace("INSERT", "REPLACE"), self._insert("history")
+        with self._opened() as connection:
+            connection.execute("BEGIN")
+            connection.executemany(replace, resources)
+            connection.executemany(insert, history[: -len(resources)])
+            connection.execute("COMMIT")
+            begin = time.process_time()
+            for row, change in zip(resources, history[-len(resources) :], strict=True):
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(replace, row)
+                connection.execute(insert, change)
+                connection.execute("COMMIT")
+            return time.process_time() - begin
+
+    def _insert(self, table: str) -> str:
+        return f"INSERT INTO {table} VALUES ({', '.join('?' * len(self._rows[table][0]))})"
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open a new file with the tables."""
         with closing(sqlite3.connect(self.new_path(), isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             for statement in self._tables:
                 connection.execute(statement)
-            inserts = {
-                table: f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})"
-                for table, rows in self._rows.items()
-            }
-            begin = time.perf_counter()
-            for first in range(0, len(self._rows["resources"]), WRITERS):
-                connection.execute("BEGIN IMMEDIATE")
-                for table, insert in inserts.items():
-                    connection.executemany(insert, self._rows[table][first : first + WRITERS])
-                connection.execute("COMMIT")
-            return time.perf_counter() - begin
+            yield connection
 
 
 SCENARIO = Scenario("sqlite", 10.0, measure, size=6_400, rounds=7, quick=1_920)
