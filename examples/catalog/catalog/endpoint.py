@@ -50,11 +50,14 @@ def _served_ports(
             continue
         protocol = wanted.protocol if port.protocol == Protocol.PROTOCOL_UNSPECIFIED else port.protocol
         if protocol == wanted.protocol:
-            served[wanted.target_port] = WorkloadPort(port=port.port, protocol=protocol)
+            same = port.protocol == protocol
+            served[wanted.target_port] = port if same else WorkloadPort(port=port.port, protocol=protocol)
     return served
 
 
 def _serving(address: WorkloadAddress, served: Mapping[str, WorkloadPort]) -> WorkloadAddress | None:
     """Return an address with the names of the ports that it serves, or None if it serves none."""
     names = sorted(name for name in address.ports if name in served) if address.ports else sorted(served)
+    if names == address.ports:
+        return address if names else None
     return WorkloadAddress(host=address.host, ports=names, external=address.external) if names else None

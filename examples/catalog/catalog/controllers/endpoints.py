@@ -143,5 +143,6 @@ async def _write(
     stored, message = present.message(), made.message()
     if stored.metadata == message.metadata and (stored.data == message.data or equal(present.data, wanted)):
         return
-    present.data, present.metadata = wanted, made.metadata
-    await rt.client.write(present)
+    # What is encoded already is not encoded again.
+    stored.data, stored.metadata = message.data, message.metadata
+    await rt.client.write(SERVICE_ENDPOINTS.view(stored))
