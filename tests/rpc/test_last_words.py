@@ -71,8 +71,10 @@ async def test_final_status_reaches_a_client_that_is_still_sending(secure: bool,
             raw.h2.send_headers(1, [(name, FLOOD if name == ":path" else value) for name, value in HEADERS])
             raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
             await raw.flush()
-            while not server.it.echo.sent:
+            # The reply has filled the window.
+            while server.it.echo.sent < 3:
                 await trio.testing.wait_all_tasks_blocked(0.01)
+            await trio.testing.wait_all_tasks_blocked(0.01)
             server.stop()
             await server.it.echo.flood_ended.wait()
             for _ in range(20):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -24,22 +24,40 @@ class Counting(socket.socket):
         return super().send(*args)  # type: ignore[arg-type]
 
 
+async def lead(more: Callable[[], Awaitable[bool]], follow: Callable[[], None]) -> None:
+    """Read until the end. The data ``wait`` keeps the task, as a call that waits does."""
+    while await more():
+        if Heard.waits:
+            Heard.waits = False
+            follow()
+            await trio.sleep_forever()
+
+
 class Heard:
     """A protocol that records its calls from the transport."""
 
+    waits = False
+
     def __init__(self) -> None:
         self.said: list[str] = []
+        # What is written for the next data.
+        self.answers: list[bytes] = []
         self.data = b""
         self.lost = trio.Event()
         self.made = trio.Event()
 
-    def connection_made(self, _: object) -> None:
+    def connection_made(self, transport: SocketTransport) -> None:
+        self.transport = transport
         self.made.set()
 
     def data_received(self, data: bytes) -> None:
         if data == b"fail":
             raise ValueError("a bug")
+        Heard.waits = data == b"wait"
         self.data += data
+        for each in self.answers:
+            self.transport.write(each)
+        self.answers.clear()
 
     def eof_received(self) -> None:
         self.said.append("eof")
@@ -73,6 +91,7 @@ class Pair:
             nursery,
             lambda _, error: self.reported.append(error),
             read_at_once=1 << 16,
+            lead=lead,
         )
 
     async def receive(self, size: int) -> bytes:
@@ -121,32 +140,27 @@ async def test_data_of_a_connection_before_the_server_has_started_is_sent() -> N
             nursery.cancel_scope.cancel()
 
 
-async def test_data_waits_for_the_end_of_a_young_call() -> None:
-    """The answer to a frame is sent with the reply to the call that came with it."""
+async def test_reply_is_sent_at_once_with_the_answers_to_the_frames_that_came_with_it() -> None:
+    """One write wakes the peer once."""
     async with pair() as it:
-        begun = it.outbox.begin()
-        it.transport.write(b"pong")
-        for _ in range(2):
-            await trio.lowlevel.checkpoint()
-        it.transport.write(b"reply")
-        it.outbox.end(begun)
-        assert (it.socket.sends, it.transport.get_write_buffer_size()) == (1, 0)
+        it.heard.answers = [b"pong", b"reply"]
+        await it.peer.send_all(b"call")
         assert await it.receive(9) == b"pongreply"
-
-
-async def test_long_call_does_not_hold_up_data() -> None:
-    """Its end, much later, is not counted among the young calls of that time."""
-    async with pair() as it:
-        begun = it.outbox.begin()
-        it.transport.write(b"pong")
-        assert await it.receive(4) == b"pong"
-        young = it.outbox.begin()
-        it.outbox.end(begun)
-        it.transport.write(b"reply")
         assert it.socket.sends == 1
-        it.outbox.end(young)
-        assert it.socket.sends == 2
-        assert await it.receive(5) == b"reply"
+
+
+async def test_another_task_reads_while_a_call_waits() -> None:
+    """What the calls before it have written is sent, and the end of the connection is noticed once."""
+    async with pair() as it:
+        it.heard.answers = [b"pong"]
+        await it.peer.send_all(b"wait")
+        assert await it.receive(4) == b"pong"
+        await it.peer.send_all(b"more")
+        await trio.testing.wait_all_tasks_blocked()
+        assert it.heard.data == b"waitmore"
+        await it.peer.aclose()
+        await it.heard.lost.wait()
+        assert it.heard.said == ["eof", "lost: None"]
 
 
 async def test_much_data_is_sent_at_once_and_in_order() -> None:

@@ -24,6 +24,10 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 BOUND = 0.020
 
 
+CALLS = ("rpc calls", "rpc socket")
+"""The tasks in which calls run. One begins in the task that reads its connection."""
+
+
 class Longest(trio.abc.Instrument):
     """The longest turn of the server's calls so far, in processor time."""
 
@@ -32,11 +36,11 @@ class Longest(trio.abc.Instrument):
         self._began = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task.name == "rpc call":
+        if task.name in CALLS:
             self._began = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task.name == "rpc call":
+        if task.name in CALLS:
             self.seconds = max(self.seconds, time.thread_time() - self._began)
 
 
@@ -50,7 +54,7 @@ class Crowded(trio.abc.Instrument):
         self._steps = 0
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._steps += task.name == "rpc call"
+        self._steps += task.name in CALLS
 
     def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - Trio's
         self.turns += 1

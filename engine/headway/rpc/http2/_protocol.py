@@ -39,6 +39,10 @@ _LEFT = 16 << 10
 _COUNTED = 1 << 10
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Http2Protocol(H2Protocol):
     """grpclib's protocol with our connection and processor.
 
@@ -51,6 +55,7 @@ class Http2Protocol(H2Protocol):
         notify: receives an event when this end closes the connection because of its peer.
         budget: accounts for the bytes held of incomplete requests.
         established: called when the peer's settings arrive, which completes the handshake.
+        start: called when calls have begun that no task which reads will answer.
         accepts: the size in bytes of the largest accepted message, announced to the peer. None announces no limit.
     """
 
@@ -72,6 +77,7 @@ class Http2Protocol(H2Protocol):
         budget: Budget | None = None,
         accepts: int | None = None,
         established: Callable[[], None] | None = None,
+        start: Callable[[], None] = _nothing,
     ) -> None:
         config = Configuration()
         config = config.__for_client__() if client_side else config.__for_server__()
@@ -92,6 +98,7 @@ class Http2Protocol(H2Protocol):
         self._ended = ended
         self._report = report
         self._established = established
+        self._start = start
         self._last_received = 0.0
         # Bytes that the peer has sent before its settings.
         self._before_settings = 0
@@ -153,6 +160,7 @@ class Http2Protocol(H2Protocol):
         if (self._cutter.left <= _LEFT or not self._behind) and not self._lost:
             self._transport.resume_reading()
         self._count()
+        self._start()
         return self._behind
 
     def _count(self) -> None:

@@ -1,10 +1,11 @@
-"""The calls of one server connection. Each runs as a Trio task, from its headers to its trailers."""
+"""The calls of one server connection. Each runs in the task that has read it, and keeps that task if it waits."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import trio
@@ -24,10 +25,13 @@ from headway.rpc._refusals import refused
 from headway.rpc._services import Services
 from headway.rpc._told import told
 from headway.rpc.http2 import Http2Stream, Request
+from headway.rpc.server._running import Running
 from headway.rpc.server._stream import CALL_SIZE, ServerStream
-from headway.rpc.server._transport import Outbox
 
 STOPPING = "the server is stopping"
+# These are sent and never raised.
+_CANCELED = GRPCError(Status.CANCELLED, "the call was canceled")
+_LATE = GRPCError(Status.DEADLINE_EXCEEDED, "the deadline has passed")
 # The seconds to wait for the end of a request that is not gRPC before it is rejected.
 _REJECTION_DELAY = 1.0
 
@@ -60,23 +64,42 @@ class StreamEnds:
 
 
 class Call:
-    """A call in progress."""
+    """A call in progress.
 
-    __slots__ = ("begun", "error", "scope", "stream")
+    Attributes:
+        served: the call as its handler sees it.
+        running: what runs of it, or waits.
+        scope: the cancel scope that can end it while it waits.
+        error: the error to send to the client, or None if the handler has succeeded.
+        deadline: the time of Trio's clock when ``error`` ends the call.
+        is_open: True if its end must still be sent.
+    """
 
-    def __init__(self, begun: int) -> None:
-        # The time when it began, as the outbox counts time.
-        self.begun = begun
-        self.scope = trio.CancelScope()
-        self.stream: ServerStream | None = None
-        # The status sent to the client if the scope's deadline passes.
+    __slots__ = ("deadline", "error", "is_open", "release", "request", "running", "scope", "served", "stream")
+
+    def __init__(self, stream: Http2Stream, request: Request, release: Callable[[], None]) -> None:
+        self.stream = stream
+        self.request = request
+        self.release = release
+        self.served: ServerStream | None = None
+        self.running: Running | None = None
+        self.scope: trio.CancelScope | None = None
         self.error: GRPCError | None = None
+        self.deadline = math.inf
+        self.is_open = False
 
     def end(self, error: GRPCError, at: float = -math.inf) -> None:
         """End the call with this error at the given time of Trio's clock, unless it ends earlier."""
-        if at < self.scope.deadline:
-            self.error = error
-            self.scope.deadline = at
+        if at < self.deadline:
+            self.error, self.deadline = error, at
+            if self.scope is not None:
+                self.scope.deadline = at
+
+    def wait_in(self, scope: trio.CancelScope) -> None:
+        """Let the scope end the call, unless it has one of its own."""
+        if self.scope is None:
+            self.scope = scope
+            scope.deadline = self.deadline
 
 
 class Calls(AbstractHandler):
@@ -96,11 +119,9 @@ class Calls(AbstractHandler):
         ended: Callable[[], None],
         turn: trio.Lock,
         replies: Budget,
-        outbox: Outbox,
         stream_ends: StreamEnds,
     ) -> None:
         self._stream_ends = stream_ends
-        self._outbox = outbox
         self._nursery = nursery
         self._turn = turn
         self._replies = replies
@@ -110,62 +131,118 @@ class Calls(AbstractHandler):
         self._begun = begun
         self._ended = ended
         self._calls: dict[Http2Stream, Call] = {}
+        # The calls that do not run yet.
+        self._accepted: deque[Call] = deque()
         self._stopping = False
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Start a call whose headers have arrived. They are a `Request` here."""
+        """Accept a call whose headers have arrived. They are a `Request` here. A task that leads begins it."""
         assert isinstance(stream, Http2Stream)
         self._begun()
-        call = self._calls[stream] = Call(self._outbox.begin())
-        self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
+        call = self._calls[stream] = Call(stream, headers, release_stream)
+        self._accepted.append(call)
 
     def cancel(self, stream: Stream) -> None:
         """Cancel a call that the client has canceled."""
         call = self._calls.get(stream)  # type: ignore[call-overload]
         if call is not None:
-            call.scope.cancel()
+            call.end(_CANCELED)
 
     def close(self) -> None:
         """Cancel all calls because the connection is lost."""
         for call in self._calls.values():
-            call.scope.cancel()
+            call.end(_CANCELED)
 
     def stop(self, *, unary: bool = False) -> None:
         """Accept no more calls and end the streaming calls, or all calls if ``unary`` is true."""
         self._stopping = True
         for call in self._calls.values():
-            if unary or (call.stream is not None and call.stream.streaming):
+            if unary or (call.served is not None and call.served.streaming):
                 call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
-    async def _answer(self, call: Call, stream: Http2Stream, request: Request, release: Callable[[], None]) -> None:
-        try:
-            await self._checked(call, stream, request)
-        except (StreamTerminatedError, ProtocolError):
-            # The client ended the call, or the connection was lost.
-            pass
-        except Exception as error:  # noqa: BLE001  # one call must not end the others of the server
-            self._report("HTTP/2", error)
-            stream.abandon(ErrorCodes.INTERNAL_ERROR)
-        finally:
-            del self._calls[stream]
-            stream.buffer.close()
-            # Break the reference cycle. Otherwise the request stays in memory until Python's garbage collector runs.
-            call.stream = None
-            stream.buffer.refused = None
-            release()
-            self._ended()
-            self._outbox.end(call.begun)
+    def start(self) -> None:
+        """Answer the accepted calls in another task."""
+        if self._accepted:
+            accepted = self._accepted.copy()
+            self._accepted.clear()
+            self._nursery.start_soon(self.lead, _nothing_more, _nothing, accepted, name="rpc calls")
 
-    async def _checked(self, call: Call, stream: Http2Stream, request: Request) -> None:
+    async def lead(
+        self, more: Callable[[], Awaitable[bool]], follow: Callable[[], None], accepted: deque[Call] | None = None
+    ) -> None:
+        """Answer calls, by default the accepted ones and those that ``more`` accepts, until it returns False.
+
+        A call runs in this task, and keeps it if it waits. Each other call then gets a task, and ``follow`` starts one
+        that leads. So a call that need not wait takes no task, no cancel scope and no turn of the loop.
+        """
+        accepted = self._accepted if accepted is None else accepted
+        call: Call | None = None
+        try:
+            with trio.CancelScope() as scope:
+                while (call := self._next_waiting(accepted)) is None:
+                    if not await more():
+                        return
+                follow()
+                while accepted:
+                    alone = deque([accepted.popleft()])
+                    self._nursery.start_soon(self.lead, _nothing_more, _nothing, alone, name="rpc calls")
+                call.wait_in(scope)
+                await _going_on(call)
+            # The scope may have been canceled.
+            if call is not None and self._waits_to_conclude(call):
+                await _going_on(call)
+        except Exception as error:
+            if call is None:
+                raise
+            self._fail(call, error)
+        finally:
+            if call is not None:
+                self._end(call)
+
+    def _next_waiting(self, accepted: deque[Call]) -> Call | None:
+        """Run calls until one waits. Return that one. The others have ended."""
+        while accepted:
+            call = accepted.popleft()
+            try:
+                call.running = Running(self._answer(call))
+                if call.running.begin() or self._waits_to_conclude(call):
+                    return call
+            except Exception as error:  # noqa: BLE001  # one call must not end the others of the server
+                self._fail(call, error)
+            except BaseException:
+                self._end(call)
+                raise
+            self._end(call)
+        return None
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        self._report("HTTP/2", error)
+        call.stream.abandon(ErrorCodes.INTERNAL_ERROR)
+
+    def _end(self, call: Call) -> None:
+        """Forget a call that has ended."""
+        if self._calls.pop(call.stream, None) is None:
+            return
+        if call.served is not None:
+            call.served.hold(0)
+        call.stream.buffer.close()
+        # Break the reference cycles. Otherwise the request stays in memory until Python's garbage collector runs.
+        call.served = call.running = call.error = call.stream.buffer.refused = None
+        call.release()
+        self._ended()
+
+    async def _answer(self, call: Call) -> None:
+        """Answer a call, up to its end, which is sent later if the call is open."""
+        stream, request = call.stream, call.request
         if not stream.writable:
-            # The stream was reset before this task began.
+            # The stream was reset before this began.
             return
         head = request.head
         if head.refused is not None:
-            await _reject(call, stream, head.refused, self._limits.wire.keepalive_timeout)
+            await _reject(call, head.refused, self._limits.wire.keepalive_timeout)
             return
         handler = self._services.handler(head.path)
         error = None
@@ -179,7 +256,7 @@ class Calls(AbstractHandler):
                 deadline = request.deadline()
             except GRPCError as malformed:
                 error = malformed.with_traceback(None)
-        served = ServerStream(
+        call.served = served = ServerStream(
             stream,
             request,
             handler or _NO_HANDLER,
@@ -190,40 +267,66 @@ class Calls(AbstractHandler):
             turn=self._turn,
             replies=self._replies,
         )
-        try:
-            if error is None:
-                assert handler is not None
-                served.metadata = head.metadata()
-                with self._stream_ends.one_more() if served.streaming else contextlib.nullcontext(0.0) as served.apart:
+        call.is_open = True
+        if error is None:
+            assert handler is not None
+            served.metadata = head.metadata()
+            if served.streaming:
+                with self._stream_ends.one_more() as served.apart:
                     error = await self._handled(call, handler, served, deadline)
-            await served.conclude(error)
-        finally:
-            served.hold(0)
-            # The tracebacks of its causes refer to this frame: a cycle until the garbage collector runs.
-            error = None
+            else:
+                error = await self._handled(call, handler, served, deadline)
+        # The tracebacks of its causes refer to this frame: a cycle until the garbage collector runs.
+        call.error, error = error, None
 
     async def _handled(
         self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None
     ) -> GRPCError | None:
         """Run the handler. Return the error to send to the client, or None if it succeeded."""
-        call.stream = stream
         if deadline is not None:
-            late = GRPCError(Status.DEADLINE_EXCEEDED, "the deadline has passed")
-            call.end(late, trio.current_time() + deadline.time_remaining() + stream.apart)
+            left = deadline.time_remaining() + stream.apart
+            if left <= 0:
+                return _LATE
+            call.end(_LATE, trio.current_time() + left)
         try:
-            with call.scope:
-                await _serve(handler, stream)
-                return None
+            await _serve(handler, stream)
         except GRPCError as error:
             # The traceback's frames hold the request and the error itself: a cycle until the garbage collector runs.
             return error.with_traceback(None)
         except (StreamTerminatedError, ProtocolError):
-            raise
+            # The client ended the call, or the connection was lost.
+            call.is_open = False
         except Exception as error:  # noqa: BLE001  # what is not a refusal is reported and sent as UNKNOWN
             return refused(stream.path, error, self._report)
-        if call.error is not None and trio.current_time() >= call.scope.deadline:
-            return call.error
-        return GRPCError(Status.CANCELLED, "the call was canceled")
+        return None
+
+    def _waits_to_conclude(self, call: Call) -> bool:
+        """Send the end of a call that has been answered or canceled. Return True if the call waits until it is sent."""
+        served, error = call.served, call.error
+        if not call.is_open or served is None or served.finish(error):
+            return False
+        call.is_open = False
+        call.running = Running(_conclude(served, error))
+        return call.running.begin()
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+async def _nothing_more() -> bool:
+    """Return False."""
+    return False
+
+
+async def _going_on(call: Call) -> None:
+    assert call.running is not None
+    await call.running
+
+
+async def _conclude(served: ServerStream, error: GRPCError | None) -> None:
+    with contextlib.suppress(StreamTerminatedError, ProtocolError):
+        await served.conclude(error)
 
 
 async def _serve(handler: Handler, stream: ServerStream) -> None:
@@ -283,17 +386,18 @@ class _Both:
         return failed[1] if failed is not None and failed[0] is error else error
 
 
-async def _reject(call: Call, stream: Http2Stream, status: str, patience: float) -> None:
+async def _reject(call: Call, status: str, patience: float) -> None:
     """Reject a request that is not gRPC with an HTTP status, when the request has ended or after a short time.
 
     An earlier answer would close the stream, and the rest of the request would count as frames on a closed stream.
     Until the answer is sent, the call counts as one whose request is incomplete, and its data is discarded. A client
     that doesn't read the answer within ``patience`` seconds doesn't get it.
     """
+    stream = call.stream
     stream.buffer.close()
     stream.buffer.count(CALL_SIZE)
     # GRPCError: the memory is needed for other requests.
-    with call.scope, trio.move_on_after(_REJECTION_DELAY), contextlib.suppress(GRPCError):
+    with trio.move_on_after(_REJECTION_DELAY) as call.scope, contextlib.suppress(GRPCError):
         await stream.buffer.wait_end()
     if stream.writable:
         with trio.move_on_after(patience):

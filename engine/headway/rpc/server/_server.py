@@ -140,7 +140,8 @@ class Server:
             connection.close()
             self._notify(ConnectionRefused, peer=named(address), why=why)
             return
-        protocol = self._protocol(carrier.nursery, visitor)
+        calls = self._calls(carrier.nursery, visitor)
+        protocol = self._protocol(carrier.nursery, visitor, calls)
         beneath: Any = protocol
         if tls is not None:
             beneath = TlsProtocol(
@@ -154,7 +155,14 @@ class Server:
                 lost=functools.partial(self._lost, visitor),
             )
         transport = SocketTransport(
-            connection, beneath, address, self._outbox, carrier.nursery, self._report, read_at_once=READ_AT_ONCE
+            connection,
+            beneath,
+            address,
+            self._outbox,
+            carrier.nursery,
+            self._report,
+            read_at_once=READ_AT_ONCE,
+            lead=calls.lead,
         )
         carrier.nursery.start_soon(transport.run, name="rpc socket")
 
@@ -235,8 +243,8 @@ class Server:
             self._changed = trio.Event()
             await self._changed.wait()
 
-    def _protocol(self, nursery: trio.Nursery, visitor: Visitor) -> Http2Protocol:
-        calls = Calls(
+    def _calls(self, nursery: trio.Nursery, visitor: Visitor) -> Calls:
+        return Calls(
             nursery,
             self._services,
             self._limits,
@@ -245,9 +253,10 @@ class Server:
             ended=functools.partial(self._call_ended, visitor),
             turn=self._turn,
             replies=Budget(self._limits.wire.replies_size, self._replies),
-            outbox=self._outbox,
             stream_ends=self._stream_ends,
         )
+
+    def _protocol(self, nursery: trio.Nursery, visitor: Visitor, calls: Calls) -> Http2Protocol:
         return Http2Protocol(
             calls,
             self._limits,
@@ -261,6 +270,7 @@ class Server:
             budget=Budget(max(self._limits.wire.requests_size, self._least_budget), self._budget),
             accepts=None if self._services.forwards else self._limits.message_size,
             established=functools.partial(self._admission.establish, visitor),
+            start=calls.start,
         )
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:

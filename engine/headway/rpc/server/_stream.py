@@ -306,13 +306,15 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
         if scope.cancelled_caught:
             raise _unread()
 
-    async def conclude(self, error: GRPCError | None) -> None:
-        """Send the trailers, if they have not been sent and the stream is still open."""
-        stream = self._inbox
+    def finish(self, error: GRPCError | None) -> bool:
+        """Send the usual trailers, if they can be sent at once. Return False if `conclude` is needed."""
         if error is None and self._send_message_done and not self._send_trailing_metadata_done:
-            self._send_trailing_metadata_done = stream.finish(_OK)
-        if self._send_trailing_metadata_done or not stream.writable:
-            return
+            self._send_trailing_metadata_done = self._inbox.finish(_OK)
+        return self._send_trailing_metadata_done or not self._inbox.writable
+
+    async def conclude(self, error: GRPCError | None) -> None:
+        """Send the trailers."""
+        stream = self._inbox
         if error is None and not self._cardinality.server_streaming and not self._send_message_done:
             error = GRPCError(Status.UNKNOWN, "Internal Server Error")
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.wire.keepalive_timeout):

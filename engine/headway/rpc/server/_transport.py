@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from asyncio import BufferedProtocol
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -18,8 +19,6 @@ from headway.rpc._channel import Report
 
 # This many bytes are sent at once. Fewer wait until the other tasks of this turn have written too.
 _AT_ONCE = 32 << 10
-# The longest time, in turns of the loop, that data waits for the replies to calls that have just begun.
-_PATIENCE = 3
 # The protocol is asked to pause above the first number of unsent bytes, and to resume at the second. As in asyncio.
 _HIGH, _LOW = 64 << 10, 16 << 10
 
@@ -34,21 +33,6 @@ class Outbox:
     def __init__(self) -> None:
         self._full: list[SocketTransport] = []
         self._waiting: trio.lowlevel.Task | None = None
-        # The calls that have begun since the last flush and have not ended.
-        self._young = 0
-        self._flushes = 0
-
-    def begin(self) -> int:
-        """Record that a call has begun. Most end within a few turns. Return a number for `end`."""
-        self._young += 1
-        return self._flushes
-
-    def end(self, begun: int) -> None:
-        """Record that a call has ended. If no other young call is left, everything is sent at once."""
-        if begun == self._flushes:
-            self._young -= 1
-            if not self._young:
-                self._flush()
 
     def add(self, transport: SocketTransport) -> None:
         """Flush the transport soon."""
@@ -63,20 +47,9 @@ class Outbox:
             if not self._full:
                 self._waiting = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._canceled)
-            turns = 0
-            while self._full and self._young and turns < _PATIENCE:
-                turns += 1
-                await trio.lowlevel.checkpoint()
-            if self._full:
-                self._flush()
-
-    def _flush(self) -> None:
-        # The calls that are still there may take long.
-        self._young = 0
-        self._flushes += 1
-        full, self._full = self._full, []
-        while full:
-            full.pop().flush()
+            full, self._full = self._full, []
+            while full:
+                full.pop().flush()
 
     def _canceled(self, _: object) -> trio.lowlevel.Abort:
         self._waiting = None
@@ -92,6 +65,8 @@ class SocketTransport:
         nursery: runs the task that sends what the socket does not accept at once.
         report: called with an error of the protocol. It ends only this connection.
         read_at_once: the bytes to read at once.
+        lead: awaited with a function that reads once and returns False at the end, and with one that starts another
+            task that reads. It returns when this task shall not read any more.
     """
 
     def __init__(
@@ -104,6 +79,7 @@ class SocketTransport:
         report: Report,
         *,
         read_at_once: int,
+        lead: Callable[[Callable[[], Awaitable[bool]], Callable[[], None]], Awaitable[None]],
     ) -> None:
         self._socket = connection
         silence_in_forked_child(connection)
@@ -113,7 +89,12 @@ class SocketTransport:
         self._nursery = nursery
         self._report = report
         self._read_at_once = read_at_once
+        self._lead = lead
+        self._buffered = isinstance(protocol, BufferedProtocol)
+        # The scope of the task that reads.
         self._reading = trio.CancelScope()
+        # True while what has been read is handled. What is written then is sent afterwards.
+        self._handling = False
         self._closing = False
         self._lost = False
         # Why the connection was lost, for the protocol.
@@ -130,19 +111,37 @@ class SocketTransport:
         self._eof = False
 
     async def run(self) -> None:
-        """Read until the connection is lost."""
+        """Read until the connection is lost. Calls that wait keep their task, and another one reads."""
         try:
             if self._socket.family != getattr(socket, "AF_UNIX", None):
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # The error: the socket was closed while it waited.
-            with self._reading, contextlib.suppress(trio.ClosedResourceError):
-                self._protocol.connection_made(self)
-                await self._read()
+            self._protocol.connection_made(self)
         except Exception as error:  # noqa: BLE001  # a peer must not end more than its own connection
-            self._report("HTTP/2", error)
-            self._error = error
-        finally:
+            self._fail(error)
             self._end()
+        else:
+            await self._read_on(self._reading)
+
+    async def _read_on(self, reading: trio.CancelScope) -> None:
+        try:
+            # The error: the socket was closed while it waited.
+            with reading, contextlib.suppress(trio.ClosedResourceError):
+                await self._lead(self._read, self._follow)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._fail(error)
+        finally:
+            if self._reading is reading:
+                self._end()
+
+    def _follow(self) -> None:
+        """Let another task read."""
+        self._handled()
+        self._reading = trio.CancelScope()
+        self._nursery.start_soon(self._read_on, self._reading, name="rpc socket")
+
+    def _fail(self, error: Exception) -> None:
+        self._report("HTTP/2", error)
+        self._error = error
 
     def _end(self) -> None:
         """Tell the protocol, and free the connection at once.
@@ -157,10 +156,11 @@ class SocketTransport:
         error, self._error = self._error, None
         protocol.connection_lost(error)
 
-    async def _read(self) -> None:
-        protocol, connection, most = self._protocol, self._socket, self._read_at_once
+    async def _read(self) -> bool:
+        """Read once, when something has arrived. Return False if the connection is lost."""
+        self._handled()
+        protocol, connection = self._protocol, self._socket
         data: Any
-        buffered = isinstance(protocol, BufferedProtocol)
         while not self._lost:
             await trio.lowlevel.wait_readable(connection)
             if self._closing:
@@ -170,19 +170,31 @@ class SocketTransport:
                 await self._resumed.wait()
                 continue
             try:
-                data = connection.recv_into(protocol.get_buffer(-1)) if buffered else connection.recv(most)
+                if self._buffered:
+                    data = connection.recv_into(protocol.get_buffer(-1))
+                else:
+                    data = connection.recv(self._read_at_once)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
                 self._lose(error)
-                return
+                break
+            self._handling = True
             if not data:
                 protocol.eof_received()
                 self.close()
-            elif buffered:
+            elif self._buffered:
                 protocol.buffer_updated(data)
             else:
                 protocol.data_received(data)
+            return True
+        return False
+
+    def _handled(self) -> None:
+        """Send what the calls of the last read have written."""
+        if self._handling:
+            self._handling = False
+            self.flush()
 
     def write(self, data: bytes) -> None:
         """Send the data, soon or when the socket accepts it. It is dropped if the connection is lost."""
@@ -197,7 +209,7 @@ class SocketTransport:
             self._pause_if_too_much()
         elif len(self._unsent) >= _AT_ONCE:
             self.flush()
-        elif not self._queued:
+        elif not (self._queued or self._handling):
             self._queued = True
             self._outbox.add(self)
 
