@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from benchmarks import (
+    call,
     catalog,
     catalog_dns,
     controllers,
@@ -64,7 +65,7 @@ SCENARIOS = {
     each.name: each
     for each in (*quiet.ROWS, *history.ROWS, *scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)
 }
-SCENARIOS |= {each.name: each for each in importing.ROWS}
+SCENARIOS |= {each.name: each for each in (*importing.ROWS, *call.ROWS)}
 
 
 QUICK = "--quick"

@@ -119,12 +119,15 @@ class Http2Connection(Connection):
             self.h2.acknowledge(size, stream_id)
             self.flush()
 
+    def is_closing(self) -> bool:
+        """Return True if the connection is closed, or will be."""
+        # It is None once this is closed, and grpclib has no transport then.
+        return self._for_streams is None or self._transport.is_closing()
+
     def flush(self) -> None:
         """Send pending output, unless it is being collected."""
-        if not self.gathering and not self.is_closing():
-            data = self._connection.data_to_send()
-            if data:
-                self._transport.write(data)
+        if not self.gathering and self.h2.has_output and not self.is_closing():
+            self._transport.write(self._connection.data_to_send())
 
     def unsent(self) -> int:
         """Return the number of bytes that wait for the peer to read."""
@@ -315,7 +318,7 @@ class Http2Processor(EventsProcessor):
             self.connection.ack(stream_id, size)
             return
         inbox: Any = stream.buffer
-        inbox.add(data, size)
+        inbox.add(data, size, last=ended)
         if inbox.open:
             self._account.received_data(len(data))
 

@@ -138,18 +138,21 @@ class _RaisingDecoder:
 
 
 def send_reply(h2: CountingH2, stream_id: int, headers: Pairs, data: bytes) -> bool:
-    """Queue the headers and the content of a reply, which the peer's windows have room for.
-
-    Return False to leave it to h2, unchanged.
-    """
+    """Queue the headers and the content of a reply. Return False to leave it to h2, unchanged."""
     stream = h2.streams.get(stream_id)
     if stream is None or h2.state_machine.state is not ConnectionState.SERVER_OPEN:
         return False
-    machine = stream.state_machine
-    if machine.state not in _BEFORE_END or machine.headers_sent:
+    machine, size = stream.state_machine, len(data)
+    if (
+        machine.state not in _BEFORE_END
+        or machine.headers_sent
+        or size > stream.outbound_flow_control_window
+        or size > h2.outbound_flow_control_window
+        or size > h2.max_outbound_frame_size
+    ):
         return False
     block = h2.encoder.repeat(headers)
-    size, id = len(data), stream_id.to_bytes(4, "big")
+    id = stream_id.to_bytes(4, "big")
     h2._data_to_send += b"".join(
         (len(block).to_bytes(3, "big"), b"\x01\x04", id, block, size.to_bytes(3, "big"), b"\0\0", id, data)
     )

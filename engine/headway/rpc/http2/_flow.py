@@ -111,12 +111,19 @@ class Inbox:
         # Called by `refuse`, so that the reader frees the parts of the request that it has taken.
         self.refused: Callable[[GRPCError], None] | None = None
 
-    def add(self, data: bytes, ack_size: int) -> None:
-        """Add the data of a DATA frame, which took ``ack_size`` of the window including its padding."""
+    def add(self, data: bytes, ack_size: int, *, last: bool = False) -> None:
+        """Add the data of a DATA frame, which took ``ack_size`` of the window including its padding.
+
+        A small piece that is all of a request, and has its end with it, is not charged: the call runs in this turn.
+        """
         if not self._open:
             self._dropped += ack_size
             return
         size = len(data)
+        if last and size < _SMALL and not self._chunks and not self._held:
+            self._chunks.append((data, ack_size))
+            self._arrived.set()
+            return
         if self._chunks and len(self._chunks[-1][0]) < _SMALL:
             before, held = self._chunks.pop()
             data, ack_size = before + data, held + ack_size
@@ -166,8 +173,9 @@ class Inbox:
     def close(self) -> None:
         """Discard all data, now and in the future."""
         self._open = False
-        self._dropped += sum(size for _, size in self._chunks)
-        self._chunks.clear()
+        if self._chunks:
+            self._dropped += sum(size for _, size in self._chunks)
+            self._chunks.clear()
         self._hold(0, 0)
 
     def refuse(self) -> None:

@@ -119,6 +119,11 @@ class CountingH2(H2Connection):
             self.increment_flow_control_window(limits.connection_window - _FIRST_WINDOW)
 
     @property
+    def has_output(self) -> bool:
+        """True if there is something to send."""
+        return bool(self._data_to_send)
+
+    @property
     def message_limit(self) -> int | None:
         """The size in bytes of the largest message that the peer accepts, or None if it has announced no limit."""
         limit: int | None = self.remote_settings.get(_MESSAGE_SIZE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpack import Decoder, Encoder, HPACKDecodingError, OversizedHeaderListError
+from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 # A header block may resize the table twice: to the smallest size since the last block, and to the current size
@@ -14,6 +15,8 @@ _RESIZES = 2
 _ENTRY = 32
 # A header by its index, in one byte. The index 0 is invalid, and 127 has more bytes.
 _INDEXED, _LONG = 0x80, 0xFF
+# A new entry of the table, with the name of another one by its index, in one byte in the same way.
+_NEW, _NEW_LONG = 0x40, 0x7F
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -34,7 +37,8 @@ class BoundedDecoder(Decoder):
     def read(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """Decode a header block as `decode` does with ``raw``, faster if most of its headers are in the table.
 
-        hpack decodes only the others. It sees one header at a time, so the size and the order are checked here.
+        hpack decodes only the others, but for a short value with a name of the table, such as a timeout. It sees one
+        header at a time, so the size and the order are checked here.
         """
         self._resizes = 0
         headers: list[tuple[bytes, bytes]] = []
@@ -45,6 +49,12 @@ class BoundedDecoder(Decoder):
             if _INDEXED < first < _LONG:
                 header: Any = table.get_by_index(first & 0x7F)
                 used = 1
+            elif _NEW < first < _NEW_LONG and at + 1 < end and (used := 2 + (data[at + 1] & 0x7F)) < 0x7F:
+                value = data[at + 2 : at + used]
+                if len(value) != used - 2:
+                    raise HPACKDecodingError("Truncated header block")
+                header = table.get_by_index(first & 0x3F)[0], decode_huffman(value) if data[at + 1] & 0x80 else value
+                table.add(*header)
             else:
                 header, used = self._other(data[at:], first)
                 if header is None and headers:
@@ -65,11 +75,11 @@ class BoundedDecoder(Decoder):
         """Decode one header that is not an index of one byte. It is None for a resize of the table."""
         if first & 0x80:
             return self._decode_indexed(data)
-        if first & 0x40:
-            return self._decode_literal_index(data)
-        if first & 0x20:
+        if first & 0x60 == 0x20:
             return None, self._update_encoding_context(data)
-        return self._decode_literal_no_index(data)
+        (name, value), used = self._decode_literal_index(data) if first & 0x40 else self._decode_literal_no_index(data)
+        # A plain tuple: Python's garbage collector would traverse hpack's subclass while the call is open.
+        return (name, value), used
 
     def _update_encoding_context(self, data: Any) -> int:
         self._resizes += 1

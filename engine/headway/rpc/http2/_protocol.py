@@ -215,8 +215,8 @@ class Http2Protocol(H2Protocol):
                 if direct is None or not direct.receive(frame):
                     for event in connection.feed(frame):
                         processor.process(event)
-                if connection.is_closing():
-                    return True
+                    if connection.is_closing():
+                        return True
                 # The last call of a turn gets its request, if it has arrived, so that its task need not wait for it.
                 enough = processor.calls >= calls and cutter.begins_call
                 if cutter.left and (enough or time.perf_counter() > until):

@@ -125,13 +125,12 @@ def _split(raw: Raw) -> tuple[tuple[bytes, float] | None, tuple[tuple[bytes, byt
 
     A timeout stays among the headers if it is given twice or not in the usual form, for the checks of `Head`.
     """
-    found = [at for at, header in enumerate(raw) if header[0] == b"grpc-timeout"]
-    if len(found) == 1 and (match := _PLAIN.fullmatch(raw[found[0]][1])):
-        at = found[0]
-        # Plain tuples: Python's garbage collector would traverse hpack's subclass while the call is open.
-        common = tuple((name, value) for name, value in (*raw[:at], *raw[at + 1 :]))
-        return (match[0], int(match[1]) * _SECONDS[match[2]]), common
-    return None, tuple((name, value) for name, value in raw)
+    names = [name for name, _ in raw]
+    if names.count(b"grpc-timeout") == 1:
+        at = names.index(b"grpc-timeout")
+        if match := _PLAIN.fullmatch(raw[at][1]):
+            return (match[0], int(match[1]) * _SECONDS[match[2]]), (*raw[:at], *raw[at + 1 :])
+    return None, tuple(raw)
 
 
 def _malformed(error: object) -> GRPCError:

@@ -109,13 +109,16 @@ class Http2Stream(Stream):
 
         Headers in a tuple are the same in many replies.
         """
-        if not (self.connection.write_ready.is_set() and self.writable and self.fits(data)):
+        connection, id = self.connection, self.id
+        assert id is not None
+        if not connection.write_ready.is_set() or connection.is_closing():
             return False
-        assert self.id is not None
-        h2 = self.connection.h2
-        if not (isinstance(headers, tuple) and send_reply(h2, self.id, headers, data)):
-            h2.send_headers(self.id, headers)
-            h2.send_data(self.id, data)
+        h2 = connection.h2
+        if not (isinstance(headers, tuple) and send_reply(h2, id, headers, data)):
+            if not (self.writable and self.fits(data)):
+                return False
+            h2.send_headers(id, headers)
+            h2.send_data(id, data)
         return True
 
     def finish(self, trailers: Pairs) -> bool:

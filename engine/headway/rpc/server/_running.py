@@ -12,13 +12,14 @@ from outcome import Value
 
 
 def _asked_by(steps: Coroutine[Any, Any, None]) -> Any:
+    """Return the first thing that a coroutine asks Trio for. It need not run in Trio for that."""
     message = steps.send(None)
     steps.close()
     return message
 
 
 # What a task asks Trio for if it only lets others run.
-_TURN = _asked_by(trio.lowlevel.cancel_shielded_checkpoint())
+_TURN = _asked_by(trio.lowlevel.cancel_shielded_checkpoint())  # noqa: ASYNC105
 
 
 class Running:

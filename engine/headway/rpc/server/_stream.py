@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Status
+from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.events import _DispatchServerEvents
 from grpclib.metadata import Deadline, encode_bin_value, encode_grpc_message
@@ -89,7 +89,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
         super().__init__(
             stream,
             path,
-            Cardinality[handler.cardinality.name],
+            handler.cardinality,  # type: ignore[arg-type]  # it has what grpclib reads of its own class
             handler.request_type,
             handler.reply_type,
             codec=_SUBTYPE,
@@ -98,8 +98,8 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
             deadline=deadline,
         )
         self._request = request
-        # True if the call may go on for as long as the client likes. A stopping server doesn't wait for such calls.
-        self.streaming = handler.cardinality.server_streaming
+        # The second: the call may go on for as long as the client likes. A stopping server doesn't wait for such calls.
+        self._client_streaming, self.streaming = handler.cardinality.value
         self._end = end
         self._turn = turn
         self._replies = replies
@@ -165,7 +165,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
         Raises:
             GRPCError: the request is invalid, too large, or did not arrive in time.
         """
-        inbox, streaming = self._inbox.buffer, self._cardinality.client_streaming
+        inbox, streaming = self._inbox.buffer, self._client_streaming
         # It refers to this stream: a cycle until the garbage collector runs.
         refuse, self.before_decoding = self.before_decoding, None
         # Usually the request has arrived with the headers.
@@ -207,7 +207,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
         if not data:
             if held:
                 raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
-            if not self._cardinality.client_streaming:
+            if not self._client_streaming:
                 raise GRPCError(Status.INTERNAL, "the client sent no request")
             return False
         self._bodies = self._parser.feed(data)
@@ -259,7 +259,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
             data = framed(self._message_codec.encode(message))
         # The reply of a unary call is sent with its headers and trailers, in one write instead of three. It is the end
         # of the call, which therefore needs no checkpoint.
-        only = parts is None and not self._cardinality.server_streaming
+        only = parts is None and not self.streaming
         if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
             self._send_initial_metadata_done = self._send_message_done = True
             return
@@ -315,7 +315,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
     async def conclude(self, error: GRPCError | None) -> None:
         """Send the trailers."""
         stream = self._inbox
-        if error is None and not self._cardinality.server_streaming and not self._send_message_done:
+        if error is None and not self.streaming and not self._send_message_done:
             error = GRPCError(Status.UNKNOWN, "Internal Server Error")
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.wire.keepalive_timeout):
             if error is None:
