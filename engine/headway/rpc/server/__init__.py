@@ -5,6 +5,7 @@ Nothing here knows what a call is about.
 """
 
 from headway.rpc.server._calls import Calls as Calls
+from headway.rpc.server._running import Running as Running
 from headway.rpc.server._server import Server as Server
 from headway.rpc.server._server import open_server as open_server
 from headway.rpc.server._stream import CALL_SIZE as CALL_SIZE
