@@ -10,13 +10,16 @@ from headway.service._context import Context
 from headway.service._position import check_revision
 
 
-async def read(context: Context, _call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
+async def read(context: Context, call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
     """Return the resource as the requested version. Raises NotFound. A request with a uid finds only that one."""
     access = context.access
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
-    stored, position = await context.backend.read(type.kind, key)
+    # Reading the request has let other tasks run. Within the process, the store does.
+    nowait = getattr(context.backend, "read_nowait", None) if call.encodes else None
+    found = await context.backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
+    stored, position = found
     check_revision(position, request.min_revision)
     with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
     nothing = f"{resource_id(request.id)}{with_uid} not found"

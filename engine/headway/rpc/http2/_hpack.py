@@ -44,11 +44,17 @@ class BoundedDecoder(Decoder):
         headers: list[tuple[bytes, bytes]] = []
         at, size, end = 0, 0, len(data)
         table = self.header_table
+        added, known = table.dynamic_entries, table.STATIC_TABLE_LENGTH
         while at < end:
             first = data[at]
+            header: Any
             if _INDEXED < first < _LONG:
-                header: Any = table.get_by_index(first & 0x7F)
-                used = 1
+                # As the table's own method, without a call.
+                index, used = first - _INDEXED - 1, 1
+                if index < known:
+                    header = table.STATIC_TABLE[index]
+                else:
+                    header = added[index - known] if index - known < len(added) else table.get_by_index(index + 1)
             elif _NEW < first < _NEW_LONG and at + 1 < end and (used := 2 + (data[at + 1] & 0x7F)) < 0x7F:
                 value = data[at + 2 : at + used]
                 if len(value) != used - 2:

@@ -289,7 +289,7 @@ class Calls(AbstractHandler):
                 return _LATE
             call.end(_LATE, trio.current_time() + left)
         try:
-            await _serve(handler, stream)
+            await (_answer if handler.admit is None else _admitted)(handler, stream)
         except GRPCError as error:
             # The traceback's frames hold the request and the error itself: a cycle until the garbage collector runs.
             return error.with_traceback(None)
@@ -329,12 +329,10 @@ async def _conclude(served: ServerStream, error: GRPCError | None) -> None:
         await served.conclude(error)
 
 
-async def _serve(handler: Handler, stream: ServerStream) -> None:
-    if handler.admit is None:
+async def _admitted(handler: Handler, stream: ServerStream) -> None:
+    assert handler.admit is not None
+    async with handler.admit(stream):
         await _answer(handler, stream)
-    else:
-        async with handler.admit(stream):
-            await _answer(handler, stream)
 
 
 async def _answer(handler: Handler, stream: ServerStream) -> None:
