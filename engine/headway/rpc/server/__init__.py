@@ -1,6 +1,7 @@
 """A gRPC server on Trio: its sockets and connections, and each call with its stream.
 
-Read `_server.py` first, then `_calls.py` and `_stream.py`. `_transport.py` sends bytes.
+Read `_server.py` first, then `_calls.py` and `_stream.py`. `_running.py` begins a call in the middle of a task.
+`_transport.py` reads and sends bytes.
 Nothing here knows what a call is about.
 """
 
