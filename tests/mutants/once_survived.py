@@ -256,8 +256,8 @@ ONCE_SURVIVED = (
     Mutant(
         "a call that waits holds up those that were read with it",
         "rpc/server/_calls.py",
-        "                while accepted:\n                    alone",
-        "                while False:\n                    alone",
+        "                while accepted:\n                    self._start_task",
+        "                while False:\n                    self._start_task",
         "rpc/test_running.py",
         "more_calls_than_a_turn",
     ),

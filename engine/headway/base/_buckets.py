@@ -48,9 +48,7 @@ class Bucket:
 
     def spend(self, now: float, cost: float = 1.0) -> bool:
         """Spend one token, or ``cost`` tokens. Return False if fewer are left."""
-        # As in `left`, without a call: a server spends one for each frame.
-        left, most = self._left + (now - self._at) * self._per_second, self.burst
-        left = left if left < most else most
+        left = self.left(now)
         if left < cost:
             return False
         self._left, self._at = left - cost, now

@@ -164,11 +164,21 @@ class Calls(AbstractHandler):
                 call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
     def start(self) -> None:
-        """Answer the accepted calls in another task."""
-        if self._accepted:
-            accepted = self._accepted.copy()
-            self._accepted.clear()
-            self._nursery.start_soon(self.lead, _nothing_more, _nothing, accepted, name="rpc calls")
+        """Answer the accepted calls in another task, or in several."""
+        ready = [call for call in self._accepted if self._is_ready(call)]
+        self._accepted.clear()
+        if ready:
+            self._start_task(*ready)
+
+    def _start_task(self, *calls: Call) -> None:
+        self._nursery.start_soon(self.lead, _nothing_more, _nothing, deque(calls), name="rpc calls")
+
+    def _is_ready(self, call: Call) -> bool:
+        """Return True if some of the request has arrived. Otherwise start a task for the call, which would wait."""
+        if call.stream.buffer.ready:
+            return True
+        self._start_task(call)
+        return False
 
     async def lead(
         self, more: Callable[[], Awaitable[bool]], follow: Callable[[], None], accepted: deque[Call] | None = None
@@ -187,8 +197,7 @@ class Calls(AbstractHandler):
                         return
                 follow()
                 while accepted:
-                    alone = deque([accepted.popleft()])
-                    self._nursery.start_soon(self.lead, _nothing_more, _nothing, alone, name="rpc calls")
+                    self._start_task(accepted.popleft())
                 call.wait_in(scope)
                 await _going_on(call)
             # The scope may have been canceled.
@@ -206,6 +215,8 @@ class Calls(AbstractHandler):
         """Run calls until one waits. Return that one. The others have ended."""
         while accepted:
             call = accepted.popleft()
+            if accepted is self._accepted and not self._is_ready(call):
+                continue
             try:
                 call.running = Running(self._answer(call))
                 if call.running.begin() or self._waits_to_conclude(call):
