@@ -205,6 +205,8 @@ class Calls(AbstractHandler):
                 await _going_on(call)
         except Exception as error:
             if call is None:
+                # `more` has failed. The calls that it has accepted end with the connection.
+                self.start()
                 raise
             self._fail(call, error)
         finally:
