@@ -132,6 +132,13 @@ MUTANTS = (
         "informers/test_asking.py",
     ),
     Mutant(
+        "a store that catches up slowly counts as stalled",
+        "run/_priming.py",
+        "        informer.ask_on()\n",
+        "",
+        "run/test_priming_progress.py",
+    ),
+    Mutant(
         "a later revision is wanted in place of an earlier one",
         "cache/_informer.py",
         " and not 0 < self.wanted <= revision:",

@@ -9,7 +9,12 @@ from trio.testing import MockClock
 import headway
 from headway import testing
 from headway.errors import PrimingStalled
-from headway.events import RunEnded
+from headway.events import RunEnded, ignore
+from headway.informers import Informers
+from headway.run import wait_primed
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, PLANET, a_note, registry
 from tests.helpers.rig import Rig
 
 
@@ -66,3 +71,17 @@ async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: Moc
             "test.v1.Member": True,
             "test.v1.Summary": True,
         }
+
+
+async def test_commits_of_others_are_progress_too(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    """A store that catches up slowly wakes nobody for them, but its stream tells how far it has come."""
+    calls = Calls(MemoryBackend(), registry())
+    informer = Informers(calls.channel, nursery, ignore).informer_for(NOTE)
+    await informer.wait_complete(0)
+    nursery.start_soon(wait_primed, informer, 2, 5.0)
+    for _ in range(2):
+        await trio.sleep(4)
+        await calls.write(a_note(type=PLANET))
+    with pytest.raises(PrimingStalled, match="its revision is 2 of 3"):
+        await wait_primed(informer, 3, 5.0)
+    nursery.cancel_scope.cancel()

@@ -220,6 +220,8 @@ async def wait_primed(informer: Informer, revision: int, stall_limit: float) -> 
         with trio.move_on_after(stall_limit):
             await informer.wait_complete(revision)
             return
+        # A stream that is asked has sent no bookmarks meanwhile.
+        informer.ask_on()
         if informer.received == received:
             why = f"; {informer.cut_off[0]}" if informer.cut_off else ""
             raise PrimingStalled(
