@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from headway.api import Channel, Metadata, PassingChannel
+from headway.api import Call, Channel, Metadata, PassingChannel, Stream, Wrapper
 from headway.cache import Informer, Pin
 from headway.events import ignore
 from headway.informers import Informers, watch_request
 from headway.resource import TOMBSTONE, Bookmark, EndOfSnapshot, ResourceType
+from headway.rpc import InProcessChannel
+from headway.service import ResourceService, StoreService
 from headway.storage import MemoryBackend
 from tests.helpers.calls import RESOURCES, Calls
 from tests.helpers.declared import NOTE, PLANET, a_note, registry
@@ -200,6 +202,60 @@ async def test_reader_that_does_not_ask_is_told(calls: Calls) -> None:
         await other(calls)
         assert await anext(items) == Bookmark(calls.backend.position)
         assert asks(items) is None
+
+
+class Ahead(Wrapper):
+    """A wrapper that reads one item more than its reader has asked for."""
+
+    @override
+    def streaming(self, path: str, opened: Callable[[Call, Any], Stream[Any]], call: Call, request: Any) -> Stream[Any]:
+        return self._ahead(opened(call, request))
+
+    @asynccontextmanager
+    async def _ahead(self, opened: Stream[Any]) -> AsyncIterator[AsyncIterator[Any]]:
+        async def read(items: AsyncIterator[Any], send: trio.MemorySendChannel[Any]) -> None:
+            async for item in items:
+                await send.send(item)
+
+        async def slowly(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+            async for item in items:
+                await trio.sleep(1)
+                yield item
+
+        send, receive = trio.open_memory_channel[Any](1)
+        async with opened as items, trio.open_nursery() as nursery:
+            nursery.start_soon(read, items, send)
+            yield slowly(receive)
+            nursery.cancel_scope.cancel()
+
+
+async def test_reader_behind_a_wrapper_that_holds_items_back_does_not_ask(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The service would answer for an item that it has sent, and that its reader has not received."""
+    calls = Calls(MemoryBackend(), registry())
+    service = Ahead(ResourceService(calls.backend, registry()))
+    calls.channel = InProcessChannel(service, StoreService(calls.backend, registry()))
+    async with trio.open_nursery() as nursery:
+        informer = Informers(calls.channel, nursery, ignore).informer_for(NOTE)
+        await informer.wait_complete(0)
+        await calls.write(a_note())
+        await other(calls)
+        assert (informer.ask_on(), len(informer.store.entries)) == (0, 0)
+        assert (await informer.wait_complete(1), len(informer.store.entries)) == (1, 1)
+        assert await informer.wait_complete(2) == 2
+        nursery.cancel_scope.cancel()
+    assert autojump_clock.current_time() > 0
+
+
+async def test_wrapper_that_passes_a_stream_on_costs_nothing(calls: Calls) -> None:
+    """Its readers ask as without it."""
+    service = Wrapper(Wrapper(ResourceService(calls.backend, registry())))
+    calls.channel = InProcessChannel(service, StoreService(calls.backend, registry()))
+    async with following(calls) as informer:
+        await other(calls)
+        assert informer.store.frontier == 0
+        assert informer.ask_on() == 1
 
 
 TYPES = (NOTE, PLANET)

@@ -139,6 +139,13 @@ MUTANTS = (
         "run/test_priming_progress.py",
     ),
     Mutant(
+        "a stream tells how far it is past the items that a wrapper holds back",
+        "service/_watch_list.py",
+        " and not call.wrapped",
+        "",
+        "informers/test_asking.py",
+    ),
+    Mutant(
         "a later revision is wanted in place of an earlier one",
         "cache/_informer.py",
         " and not 0 < self.wanted <= revision:",

@@ -33,6 +33,8 @@ class Call:
         asks: True if the reader of a watch within the process asks how far it is. Then few bookmarks are sent.
         ask: how the reader asks, as `headway.storage.Asked` says; None before the first item, or if it is sent
             bookmarks all the same. The bookmark that it returns takes its place among the items of the stream.
+        wrapped: True if the stream of a wrapper is around the service's own. It may hold items back, and an answer of
+            the service would pass them. So its reader does not ask.
     """
 
     peer: Peer | None = None
@@ -46,6 +48,7 @@ class Call:
     apart = 0.0
     asks = False
     ask: Callable[[int], Any] | None = None
+    wrapped = False
 
     def __init__(self, metadata: Mapping[str, str] | None = None) -> None:
         self.metadata: Mapping[str, str] = {} if metadata is None else metadata

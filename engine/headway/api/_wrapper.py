@@ -52,5 +52,16 @@ class Wrapper:
     def _around(self, path: str, handler: Handler) -> Handler:
         if handler.cardinality.client_streaming:
             return handler
-        around = self.streaming if handler.cardinality.server_streaming else self.unary
+        around = self._streaming if handler.cardinality.server_streaming else self.unary
         return handler._replace(func=partial(around, path, handler.func))
+
+    def _streaming(self, path: str, func: Callable[[Call, Any], Stream[Any]], call: Call, request: Any) -> Stream[Any]:
+        inner: list[Stream[Any]] = []
+
+        def opened(call: Call, request: Any) -> Stream[Any]:
+            inner.append(func(call, request))
+            return inner[-1]
+
+        outer = self.streaming(path, opened, call, request)
+        call.wrapped = call.wrapped or not any(outer is each for each in inner)
+        return outer

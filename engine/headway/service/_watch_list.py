@@ -81,7 +81,7 @@ async def watch_list(context: Context, call: Call, request: pb.WatchListRequest)
     shown = partial(form.items, visible)
     skipping = watch if isinstance(watch, SkipsUnrelated) else None
     next_change = watch.next if skipping is None else skipping.next_change
-    asked = watch if bookmarks and call.asks and isinstance(watch, Asked) else None
+    asked = watch if bookmarks and call.asks and not call.wrapped and isinstance(watch, Asked) else None
     # A caller who asks, or is sent no bookmarks, receives nothing for a commit that changes nothing for it.
     next_item = watch.next if bookmarks and asked is None else next_change
 
