@@ -18,7 +18,7 @@ from headway.api import Call, Channel, Metadata, PassingChannel, Stream, Wrapper
 from headway.cache import Informer, Pin
 from headway.events import ignore
 from headway.informers import Informers, watch_request
-from headway.resource import TOMBSTONE, Bookmark, EndOfSnapshot, ResourceType
+from headway.resource import TOMBSTONE, Bookmark, EndOfSnapshot, ResourceType, ScopedType
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService, StoreService
 from headway.storage import MemoryBackend
@@ -34,7 +34,7 @@ def calls() -> Calls:
 
 
 @asynccontextmanager
-async def following(calls: Calls, type: ResourceType[Any] = NOTE) -> AsyncIterator[Informer]:
+async def following(calls: Calls, type: ResourceType[Any] | ScopedType[Any] = NOTE) -> AsyncIterator[Informer]:
     """Provide a primed informer."""
     async with trio.open_nursery() as nursery:
         informer = Informers(calls.channel, nursery, ignore).informer_for(type)
@@ -50,10 +50,11 @@ async def other(calls: Calls) -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_commits_of_others_wake_no_task(calls: Calls) -> None:
+@pytest.mark.parametrize("type", [NOTE, NOTE.within(name_prefix="x"), NOTE.within(metadata="color=red")])
+async def test_commits_of_others_wake_no_task(calls: Calls, type: ResourceType[Any] | ScopedType[Any]) -> None:
     """Neither the follower nor a subscriber has anything to do. Yet the frontier is where the store is."""
     counted = Steps()
-    async with following(calls) as informer, trio.open_nursery() as nursery:
+    async with following(calls, type) as informer, trio.open_nursery() as nursery:
         subscription = informer.subscribe([], lambda *_: None)
         nursery.start_soon(subscription.next, name="subscriber")
         await trio.testing.wait_all_tasks_blocked()

@@ -35,10 +35,15 @@ async def _confirmed(
 
 
 class ConfirmedItems:
-    """The items of a watch after the confirmation of its filter."""
+    """The items of a watch after the confirmation of its filter.
+
+    Attributes:
+        call: the call within the process, of which the reader may ask how far it is; None over a network.
+    """
 
     def __init__(self, items: AsyncIterator[Any], selector: str) -> None:
         self._items = items
+        self.call: Call | None = getattr(items, "call", None)
         self._selector = selector
         self._confirmed = False
 
