@@ -128,7 +128,7 @@ crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times
 bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks/results.json (QUICK=1: most of them, in three minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-bench-peers: .venv/ready $(GO_PEER) $(GO_SERVER) $(GO_ETCD) $(ETCD) ## the same work by Headway and by controller-runtime, a server on grpc-go and Go's client of etcd, as tables; needs Go (ONLY=network: one of controllers, network, etcd)
+bench-peers: .venv/ready any-etcd $(GO_PEER) $(GO_SERVER) $(GO_ETCD) ## the same work by Headway and by controller-runtime, a server on grpc-go and Go's client of etcd, as tables; needs Go (ONLY=network: one of controllers, network, etcd)
 	$(BIN)/python -m benchmarks.peers $(dir $(GO_PEER)) $(if $(ONLY),--only $(ONLY))
 
 ##@ Made things

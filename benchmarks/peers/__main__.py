@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks._harness import load, measured_on, version
+from benchmarks._harness import NotHere, load, measured_on, version
 from benchmarks.peers import _etcd, _network
 from benchmarks.peers._headway import NO_FREEZE
 
@@ -134,7 +134,10 @@ def main() -> None:
     print(f"load before: {load()}\n")
     tables = [table for name, table in TABLES.items() if given.only in (None, name)]
     for table in tables:
-        table.printed(given.programs / table.program, given.size, given.rounds or table.rounds)
+        try:
+            table.printed(given.programs / table.program, given.size, given.rounds or table.rounds)
+        except NotHere as missing:
+            print(f"not measured: {missing}")
         print()
     go = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True).stdout.strip()
     versions = [version(table.module) for table in tables]
