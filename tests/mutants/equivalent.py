@@ -87,9 +87,8 @@ EQUIVALENT: dict[Equivalent, str] = {
         "Places count from `start` everywhere, whatever it is."
     ),
     **{
-        Equivalent("storage/_log.py", "_KindLog.__init__", f"self.{name} = 0", after): _SET_BEFORE_READ
-        for name in ("gone", "newest_from")
-        for after in ("pass", f"self.{name} = 1")
+        Equivalent("storage/_log.py", "_KindLog.__init__", "self.newest_from = 0", after): _SET_BEFORE_READ
+        for after in ("pass", "self.newest_from = 1")
     },
     **{
         Equivalent(

@@ -69,8 +69,8 @@ SCOPE_MUTANTS = (
     Mutant(
         "a watch that resumes below the log begins at the first change that the log has",
         "storage/_log.py",
-        "return Cursor(log, -1, after)",
-        "return Cursor(log, log.start + log.dropped, after)",
+        "return Cursor(self._kind(kind), -1, after)",
+        "return Cursor(self._kind(kind), self._kind(kind).start + self._kind(kind).dropped, after)",
         "storage/test_sqlite_history.py",
         "resumed",
     ),

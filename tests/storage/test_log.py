@@ -309,11 +309,6 @@ class LogMachine(RuleBasedStateMachine):
             self.kept_from += 1
             self.floor = revision
 
-    @invariant()
-    def counts_what_it_drops(self) -> None:
-        if hasattr(self, "log"):
-            assert self.log.dropped_bytes == sum(_bytes_of(changes) for _, changes, _ in self.commits[: self.kept_from])
-
     @rule(target=watchers, kind=st.sampled_from([A, B]), back=st.integers(-3, 12))
     def watch(self, kind: Kind, back: int) -> _Watcher:
         after = max(self.head - back, 0)

@@ -139,14 +139,14 @@ async def test_open_watches_that_lag_get_every_change(tmp_path: Path) -> None:
 async def test_canceled_read_of_the_file_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the cancellation comes before the thread of the read or during it."""
     reads, chance = 0, random.Random(1)
-    scope = trio.CancelScope()
+    scope, token = trio.CancelScope(), trio.lowlevel.current_trio_token()
     read_page = _history._read_page
 
     def canceled(*args: Any, **named: Any) -> Any:
         nonlocal reads
         reads += 1
         page = read_page(*args, **named)
-        trio.from_thread.run_sync(scope.cancel)
+        trio.from_thread.run_sync(scope.cancel, trio_token=token)
         return page
 
     monkeypatch.setattr(_history, "_read_page", canceled)

@@ -35,10 +35,7 @@ MAX_BYTES = 256 * 2**20
 """The number of bytes of changes that stores keep by default."""
 
 FIXED_SIZE = 896
-"""The bytes of a change that differ little in size: its entries in the log, the message, its id and version."""
-
-_ENTRY_SIZE = 128
-"""The bytes of an entry of metadata, without its key and value."""
+"""The bytes counted for what differs little in size: the change in the log, the message, its ids and versions."""
 
 _CONDITION_SIZE = 256
 """The bytes of a condition and its part of a status, without its reason and message."""
@@ -116,9 +113,6 @@ class CommitLog:
         max_changes: the number of changes to keep.
         max_age: the maximum age of kept changes in seconds, by the clock of the times passed to `append`.
         max_bytes: the number of bytes of changes to keep, about as they are in memory.
-
-    Attributes:
-        dropped_bytes: the bytes of all changes that were dropped.
     """
 
     def __init__(
@@ -137,7 +131,7 @@ class CommitLog:
         self._kinds: dict[Kind, _KindLog] = {}
         # One (revision, number of changes by kind, time, number of changes, bytes) for each kept commit.
         self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int, int]] = deque()
-        self._count = self._bytes = self.dropped_bytes = 0
+        self._count = self._bytes = 0
 
     def append(self, revision: int, changes: Sequence[LogChange], now: float, formers: Formers = NO_FORMERS) -> None:
         """Append the changes of a commit. Raise ValueError if the revision is not above the last one."""
@@ -183,19 +177,20 @@ class CommitLog:
         """Note that a session begins with the commit at the head. That commit has changed no resource."""
         self.marks.append(self.head)
 
-    def cursor(self, kind: Kind, after: int, floor: int | None = None) -> Cursor:
+    def cursor(self, kind: Kind, after: int) -> Cursor:
         """Return a cursor after a revision. Raise HistoryCompacted if changes after it are no longer kept.
 
-        ``after`` may be above the head, because a snapshot may include a commit that has not been appended yet. After
-        ``floor``, another place keeps what the log has dropped. `take` raises HistoryCompacted for a cursor there.
+        ``after`` may be above the head, because a snapshot may include a commit that has not been appended yet.
         """
-        if after < (kept := self.floor if floor is None else floor):
-            raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {kept}")
-        log = self._kind(kind)
         if after < self.floor:
-            return Cursor(log, -1, after)
+            raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {self.floor}")
+        log = self._kind(kind)
         index = bisect.bisect_right(log.changes, after, lo=log.dropped, key=lambda change: change.revision)
         return Cursor(log, log.start + index, after)
+
+    def lagging(self, kind: Kind, after: int) -> Cursor:
+        """Return a cursor after a revision below the floor. `take` raises HistoryCompacted if changes were dropped."""
+        return Cursor(self._kind(kind), -1, after)
 
     def take(self, cursor: Cursor, limit: int = 1000) -> Changes | None:
         """Return the changes after the cursor and move the cursor. Return None if nothing is new.
@@ -283,7 +278,6 @@ class CommitLog:
             self._commits.popleft()
             self._count -= total
             self._bytes -= size
-            self.dropped_bytes += size
             self.floor = revision
             for kind, count in counts:
                 log = self._kinds[kind]
@@ -297,7 +291,7 @@ def _size(resource: pb.Resource) -> int:
     data, metadata = resource.data, resource.metadata
     size = FIXED_SIZE if data is None else FIXED_SIZE + len(data.value)
     if metadata:
-        size += _ENTRY_SIZE * len(metadata) + sum(map(len, metadata)) + sum(map(len, metadata.values()))
+        size += sum(map(len, metadata)) + sum(map(len, metadata.values()))
     for status in resource.status.values():
         for each in status.conditions:
             size += _CONDITION_SIZE + len(each.reason) + len(each.message)

@@ -14,14 +14,18 @@ def resume(log: CommitLog, kind: Kind, within: Within, after: int, floor: int | 
     """Return the cursor of a watch that resumes after a revision. Raise HistoryCompacted if it would miss changes.
 
     A watch filtered by metadata also needs the states before the changes. An older program may not have kept them.
-    ``floor`` is as in `CommitLog.cursor`.
+    If something else keeps the changes after ``floor``, the cursor may be a lagging one of the log.
     """
     if within.metadata and after < log.formers_after:
         raise HistoryCompacted(
             f"a watch by metadata cannot resume after revision {after}: the states before changes are kept after "
             f"{log.formers_after}"
         )
-    return log.cursor(kind, after, floor)
+    if floor is None or after >= log.floor:
+        return log.cursor(kind, after)
+    if after < floor:
+        raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {floor}")
+    return log.lagging(kind, after)
 
 
 def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:

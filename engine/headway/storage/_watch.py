@@ -10,7 +10,7 @@ import outcome
 import trio
 from typing_extensions import override
 
-from headway.errors import HeadwayError, HistoryCompacted
+from headway.errors import HeadwayError
 from headway.resource import Bookmark, EndOfSnapshot, Position, SnapshotChunk, StreamItem
 from headway.storage._backend import Watch
 from headway.storage._filter import filtered
@@ -169,10 +169,7 @@ class LogWatch(Watch):
                     await trio.lowlevel.checkpoint()
             finally:
                 self._sleeps = False
-            try:
-                item = self._take()
-            except HistoryCompacted as dropped:
-                item = await self._read_dropped(dropped)
+            item = self._take()
             if item is not None:
                 return item
 
@@ -246,10 +243,6 @@ class LogWatch(Watch):
             self._announced = cursor.revision
             return Bookmark(self._here(cursor.revision))
         return None
-
-    async def _read_dropped(self, dropped: HistoryCompacted) -> StreamItem | None:
-        """Return the next item from where the log's ``dropped`` ones are, or raise that. A canceled call takes none."""
-        raise dropped
 
     @override
     def close(self) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
+import trio
 from typing_extensions import override
 
 from headway.errors import HistoryCompacted, StoreUnusable
@@ -235,8 +236,22 @@ class FileWatch(LogWatch):
         except HistoryCompacted:
             return None
 
+    @trio.lowlevel.enable_ki_protection
     @override
+    async def _next(self, *, changes_only: bool) -> StreamItem:
+        while True:
+            try:
+                return await super()._next(changes_only=changes_only)
+            except HistoryCompacted as dropped:
+                item = await self._read_dropped(dropped)
+            if item is not None:
+                return item
+
     async def _read_dropped(self, dropped: HistoryCompacted) -> StreamItem | None:
+        """Return the next changes of those that the log has dropped, if any are in this part, and move the cursor."""
+        if not self._opened:
+            # It is about the snapshot.
+            raise dropped
         cursor, within = self._cursor, self._within
         kind, after = cursor.log.kind, cursor.revision
         if after < self._kept.floor:
