@@ -66,8 +66,11 @@ def check_status(key: object, conditions: object, observed_generation: object) -
 
 def check_condition(condition: pb.Condition) -> None:
     """Raise InvalidArgument if a field of a condition is of another class than declared, or cannot be encoded."""
-    where = f"condition {repr_text(condition.type)}"
     state: object = condition.state
+    texts = condition.type, condition.reason, condition.message
+    if isinstance(state, ConditionState) and condition.resource is None and _are_plain(*texts):
+        return
+    where = f"condition {repr_text(condition.type)}"
     # A bool and an int would be stored as some state, and False as UNKNOWN.
     if not isinstance(state, ConditionState):
         raise InvalidArgument(
@@ -89,6 +92,11 @@ def check_condition(condition: pb.Condition) -> None:
         encode(other)
     except PayloadError as error:
         raise InvalidArgument(f"{where}: resource: {error}") from error
+
+
+def _are_plain(*texts: object) -> bool:
+    """Return True if these are texts in ASCII, as most are."""
+    return all(type(text) is str and text.isascii() for text in texts)
 
 
 def deleted_id(given: object, version: object) -> ResourceId:

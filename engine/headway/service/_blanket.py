@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import TypeVar
 
 import trio
@@ -25,10 +24,13 @@ async def replace(once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tu
     Writes that have lost a race at a resource take turns there, and so do those that come meanwhile. Otherwise each
     could lose all of its races to later ones.
     """
-    async with AsyncExitStack() as stack:
-        turn, waits = at in turns, iter(WAITS)
-        if turn:
-            await stack.enter_async_context(turns.at(at))
+    waits = iter(WAITS)
+    if at not in turns:
+        try:
+            return await once()
+        except (VersionConflict, WrongUid):
+            await _pause(next(waits))
+    async with turns.at(at):
         while True:
             try:
                 return await once()
@@ -37,7 +39,8 @@ async def replace(once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tu
                     # Without the store's sentence: it names a version that the caller has not sent.
                     why = f"lost {len(WAITS) + 1} races against other writers; nothing was written: try again"
                     raise Conflict(why) from error
-            await trio.sleep(wait * (1 + chance.random() / 2))
-            if not turn:
-                turn = True
-                await stack.enter_async_context(turns.at(at))
+            await _pause(wait)
+
+
+async def _pause(wait: float) -> None:
+    await trio.sleep(wait * (1 + chance.random() / 2))

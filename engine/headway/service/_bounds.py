@@ -38,6 +38,9 @@ MAX_TOKEN = 1024
 
 def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
     """Refuse a text of more than ``limit`` characters, or one that is not Unicode."""
+    # Most texts are like this.
+    if len(text) <= limit and text.isascii():
+        return
     if problem := text_problem(field, text, limit):
         raise InvalidArgument(problem)
 

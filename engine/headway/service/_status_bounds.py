@@ -67,6 +67,9 @@ def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -
 
     A resource that already exceeds the bounds, from before they existed, may not grow further.
     """
+    if len(stored) == 1 and key in stored:
+        # There is no other, and the new one has passed its own bounds, which are below those of all.
+        return None
     others = [each for other, each in stored.items() if other != key]
     if key not in stored and len(others) >= MAX_STATUSES:
         return f"it has {len(others)} other statuses: it must have at most {MAX_STATUSES} in all"
