@@ -13,6 +13,11 @@ from headway import field
 from headway.cache import CacheReader, range_of
 from headway.errors import Closed
 from headway.resource import Kind, ResourceType, ScopedType, resource_key
+from tests.helpers.truth import Commit
+from tests.helpers.unseen import unseen
+
+TOLD = ("first", "second")
+"""The statuses that a reconcile writes on its pool."""
 
 
 @headway.message(name="tests.Pool")
@@ -61,6 +66,7 @@ class PoolsApp:
         stray: what the mapper of members returns in addition.
         requeues: by pool, the seconds after which each of its reconciles asks for another one.
         told: the number that each reconcile writes into two statuses of its pool at once; 0 for none.
+        stated: the pool and the version of each status that a reconcile had acknowledged before it ended normally.
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
         blind: True if a summary is written over whatever the server has, even if the cache does not have it yet.
@@ -103,6 +109,7 @@ class PoolsApp:
         self.stray: list[Any] = []
         self.requeues: dict[str, float] = {}
         self.told = 0
+        self.stated: set[tuple[str, int]] = set()
         self.blind = False
         self.runtime: headway.Runtime | None = None
         self.at_start: list[str] = []
@@ -184,11 +191,13 @@ class PoolsApp:
                 if (failure := next(self.failures.get(name, iter(())), None)) is not None:
                     raise failure
                 await self.prepare(rt)
-                self._scribble(rt.cache)
+                with unseen():
+                    self._scribble(rt.cache)
                 await self._converge(rt, request.id)
-                await self._tell(rt, request.id)
+                versions = await self._tell(rt, request.id)
                 if self.final_pause:
                     await trio.sleep(self.final_pause)
+                self.stated |= {(name, version) for version in versions}
             except trio.Cancelled:
                 with trio.CancelScope(shield=True):
                     await trio.sleep(self.linger)
@@ -210,20 +219,34 @@ class PoolsApp:
             for status in each.status.values():
                 status.conditions.clear()
 
-    async def _tell(self, rt: headway.Runtime, id: headway.ResourceId) -> None:
-        pool = rt.cache.get(self.pool, id)
+    async def _tell(self, rt: headway.Runtime, id: headway.ResourceId) -> list[int]:
+        """Write both statuses, and return the versions of the replies."""
+        pool, versions = rt.cache.get(self.pool, id), list[int]()
         if not self.told or pool is None:
-            return
+            return versions
         conditions = [headway.Condition(type="Told", message=str(self.told))]
 
-        async def second() -> None:
-            # The first one has been sent by then. Its reply may come later than that of the second one.
-            await trio.sleep(0.01)
-            await rt.client.write_status(pool, "second", conditions)
+        async def write(key: str, delay: float) -> None:
+            await trio.sleep(delay)
+            written = await rt.client.write_status(pool, key, conditions)
+            with unseen():
+                versions.append(int(written.version))
 
+        first, second = TOLD
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rt.client.write_status, pool, "first", conditions)
-            nursery.start_soon(second)
+            nursery.start_soon(write, first, 0.0)
+            # The first one has been sent by then. Its reply may come later than that of the second one.
+            nursery.start_soon(write, second, 0.01)
+        return versions
+
+    def states_alone(self, commit: Commit) -> bool:
+        """Return True if all of a commit is a status of a pool that the pool's own reconcile has written."""
+        if commit.kind != self.pool.kind or (commit.key[2], commit.revision) not in self.stated:
+            return False
+        old, new = commit.old, commit.new
+        if old is None or new is None or old.generation != new.generation:
+            return False
+        return {key for key in new.status if new.status[key] != old.status.get(key)} <= set(TOLD)
 
     async def _converge(self, rt: headway.Runtime, id: headway.ResourceId) -> None:
         pool, summary = rt.cache.get(self.pool, id), rt.cache.get(self.summary, id.name)

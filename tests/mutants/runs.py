@@ -390,8 +390,11 @@ RUN_MUTANTS = (
     Mutant(
         "a stray in a mapper's answer loses the rest",
         "run/_change_mapper.py",
-        "        for key in keys:\n            self.add(key, reason, priority)\n        if problems:\n",
-        "        for key in () if problems else keys:\n            self.add(key, reason, priority)\n"
+        "        for key in keys:\n"
+        "            self._add_mapped(key, applied, reason, priority)\n"
+        "        if problems:\n",
+        "        for key in () if problems else keys:\n"
+        "            self._add_mapped(key, applied, reason, priority)\n"
         "        if problems:\n",
         MACHINE,
     ),

@@ -105,13 +105,14 @@ async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) ->
 
 
 async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:
-    """Without the delay, a status that differs each time would end every back-off at once."""
+    """Without the delay, a status that differs each time would end every back-off of a key that looks at it."""
     staff, tries = Staff(), list[float]()
 
     @staff.app.controller(manages=staff.team)
     async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None
+        assert team.status.keys() <= {"fail"}
         tries.append(trio.current_time())
         async with rt.conditions(team, failure="Ready"):
             raise LookupError(f"the {len(tries)}th time")

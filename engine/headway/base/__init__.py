@@ -97,6 +97,7 @@ from headway.base._trio import OneRun as OneRun
 from headway.base._trio import check_trio as check_trio
 from headway.base._trio import current_run as current_run
 from headway.base._trio import give_way as give_way
+from headway.base._trio import is_within as is_within
 from headway.base._turns import CALLER as CALLER
 from headway.base._turns import CallerTurns as CallerTurns
 from headway.base._turns import KeyTurns as KeyTurns

@@ -16,6 +16,15 @@ def current_run() -> TrioToken | None:
     return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_task() else None
 
 
+def is_within(task: trio.lowlevel.Task | None) -> bool:
+    """Return True if the current task is this one, or a task in a nursery that it, or such a task, has opened."""
+    current: trio.lowlevel.Task | None = trio.lowlevel.current_task() if task is not None else None
+    while current is not None and current is not task:
+        nursery = current.parent_nursery
+        current = None if nursery is None else nursery.parent_task
+    return current is not None
+
+
 def check_trio(what: str, home: TrioToken | None = None) -> None:
     """Raise an error unless the caller is a task of the run ``home`` of Trio, or of any run if it is None.
 

@@ -61,6 +61,11 @@ class IndexTable:
         # The number of values of each length, for the lookups of parents too. Few values differ in length.
         self._lengths: dict[type, Counter[int]] = {}
 
+    @property
+    def reads_status(self) -> bool:
+        """True if the function has read what the write of a status changes, or if that is not known."""
+        return self._status_reads.any
+
     def build(self, entries: Mapping[Key, pb.Resource]) -> None:
         """Index all cached resources once."""
         if not self._single:

@@ -260,6 +260,11 @@ class Table(Protocol):
         ...
 
     @property
+    def reads_status(self) -> bool:
+        """True if the function has read what the write of a status changes, or if that is not known."""
+        ...
+
+    @property
     def failed(self) -> Collection[Key]:
         """The keys that are cached but missing here, because the function raised."""
         ...

@@ -37,6 +37,7 @@ from headway.resource import (
     TypeName,
     Within,
     finalizers,
+    look_at,
     pb,
 )
 
@@ -129,6 +130,7 @@ class Projected(Stored, Generic[S]):
     @property
     def status(self) -> Mapping[str, pb.Status]:
         """The statuses that the projection keeps, by the name of their writer."""
+        look_at(self)
         return Statuses({key: copy_message(status) for key, status in self._message.status.items()})
 
     @property

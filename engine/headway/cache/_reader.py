@@ -13,7 +13,7 @@ from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection
 from headway.cache._reading import MOST_READS, READING, note_found, note_read
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, NotWatched
-from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb
+from headway.resource import LOOKING, Key, Resource, ResourceId, ResourceType, ScopedType, pb
 
 R = TypeVar("R")
 V = TypeVar("V", bound=Hashable)
@@ -233,6 +233,8 @@ class CacheReader(ABC):
             raise NotWatched(
                 f"{self._whose} doesn't declare {index!r}{another}: use the same object in `indexes` and in the read"
             )
+        if table.reads_status and (looking := LOOKING.get()) is not None:
+            looking.look_at_all(type.kind)
         if table.failed:
             example = min(table.failed)
             raise IndexIncomplete(

@@ -126,6 +126,11 @@ class PinnedTable:
         self._aside = IndexTable(present.index, lambda *_: None, is_undecodable=present.is_undecodable)
         self._indexed = 0
 
+    @property
+    def reads_status(self) -> bool:
+        """True if the function has read what the write of a status changes, or if that is not known."""
+        return self._present.reads_status
+
     def catch_up(self) -> None:
         """Index the additions to the overlay since the last call. After a pin is reached, its keys do not change."""
         if self._indexed < len(self._overlay):

@@ -16,21 +16,18 @@ from headway.client._arguments import (
     deleted_id,
     id_of,
     list_request,
-    milliseconds,
-    range_searched,
 )
 from headway.client._create_apply import create, stored_already
 from headway.client._lease import LeaseClient
 from headway.client._lists import in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error, in_doubt
-from headway.client._subscribing import Subscribing
-from headway.client._watch import WatchStream
+from headway.client._unchanged import Cached, Unchanged
+from headway.client._watching import Watching, checked_read
 from headway.client._writes import Acknowledged, Allow, Writes
 from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     Key,
-    Position,
     Registry,
     Resource,
     ResourceId,
@@ -45,17 +42,7 @@ from headway.resource import (
 T = TypeVar("T", bound=Payload)
 Request = TypeVar("Request", bound=Any)
 Reply = TypeVar("Reply")
-
-checked_read = checked(
-    InvalidArgument,
-    partition="'default', or '*' for any",
-    namespace="'default', or '*' for any",
-    name_prefix="'team-'",
-    filter="'color=red, size!=big'",
-    min_revision="event.revision or int(resource.version)",
-    resume_after="progress.position (a revision alone doesn't name its store)",
-)
-"""The decorator of functions that read several resources."""
+Listed = TypeVar("Listed", pb.ListResponse, pb.ListByOwnerResponse)
 
 _APPLY_ATTEMPTS = 8
 
@@ -66,7 +53,7 @@ def _check_resource(given: object) -> None:
         raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {repr_text(given)}")
 
 
-class Client(Subscribing):
+class Client(Watching):
     """A client that reads and writes resources.
 
     Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:
@@ -84,6 +71,7 @@ class Client(Subscribing):
         *,
         token: Token = "",
         allow: Allow | None = None,
+        cached: Cached | None = None,
     ) -> None:
         self._channel = channel
         self._resources = ResourceApi.over(channel)
@@ -94,6 +82,7 @@ class Client(Subscribing):
         self._registry = registry
         # None if the client has no controller. Its writes then have no fence, and the caller gets all errors.
         self._writes = writes
+        self._unchanged = None if cached is None else Unchanged(cached)
 
     @property
     def leases(self) -> LeaseClient:
@@ -132,10 +121,14 @@ class Client(Subscribing):
         if min_revision != 0:
             check_revision(min_revision)
         request = pb.ReadRequest(id=wanted.message(), min_revision=min_revision)
+        known = self._unchanged
+        failures = 0 if known is None else known.failures
         reply = await self._call(self._resources.read, request)
         check_position(reply.position, min_revision)
         if reply.resource is None:
             raise NotFound(f"{wanted} not found")
+        if known is not None:
+            known.read(reply.resource, reply.position, failures)
         return Resource(type, reply.resource)
 
     @checked_read
@@ -158,11 +151,15 @@ class Client(Subscribing):
         """
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.min_revision = min_revision
+        known = self._unchanged
+        failures = 0 if known is None else known.failures
         found = await read_snapshot(self._channel, request, self._metadata, self._allow)
         if found is not None:
             check_position(found.position.message(), min_revision)
+            if known is not None:
+                known.read(None, found.position.message(), failures)
             return await in_turns(type.view, found.resources)
-        reply = await self._call(self._resources.list, request)
+        reply = await self._list(self._resources.list, request)
         check_position(reply.position, min_revision)
         return await in_turns(type.view, reply.resources)
 
@@ -185,7 +182,7 @@ class Client(Subscribing):
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.page_size = size
         while True:
-            reply = await self._call(self._resources.list, copy_message(request))
+            reply = await self._list(self._resources.list, copy_message(request))
             yield [type.view(resource) for resource in reply.resources]
             if not reply.next_page_token:
                 return
@@ -199,7 +196,7 @@ class Client(Subscribing):
         """
         id = owner.id if isinstance(owner, Resource) else owner
         request = pb.ListByOwnerRequest(owner=id.message())
-        reply = await self._call(self._resources.list_by_owner, request)
+        reply = await self._list(self._resources.list_by_owner, request)
         return await in_registered_versions(self.get, self._registry, reply.resources)
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
@@ -230,8 +227,13 @@ class Client(Subscribing):
         Only fields that the payload's class knows are compared; a newer program's fields are kept. Defaults from the
         type's mutate hook don't count as a difference. For such a type, the server is asked first.
         The owner is set only on creation. Finalizers and the deletion mark stay unless your metadata has its own.
+
+        A controller's client makes no call if the controller's cache shows that they match. The cache then has all that
+        this client has written, read or been refused for.
         """
         _check_resource(resource)
+        if self._unchanged is not None and (same := await self._unchanged.find(resource)) is not None:
+            return same
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -314,40 +316,6 @@ class Client(Subscribing):
             return None
         return Resource(type, left)
 
-    @checked_read
-    def watch(
-        self,
-        type: ResourceType[T] | ScopedType[T],
-        *,
-        partition: str = "*",
-        namespace: str = "*",
-        name_prefix: str = "",
-        resume_after: Position | None = None,
-        progress_interval: Annotated[float, Range(0, 3600, unit="seconds")] | None = None,
-    ) -> WatchStream[T]:
-        """Watch a type: ``async with client.watch(TEAM) as events: async for event in events: ...``
-
-        The watch yields the existing resources, a SnapshotEnd, and then every change in order. To continue an earlier
-        watch, pass its position as ``resume_after``; you then get only the later changes. While only other types
-        change, Progress reports the store's position, at most every ``progress_interval`` seconds. The default is one
-        second over a network, and 0 within the process.
-        """
-        if progress_interval is None:
-            progress_interval = 0.0 if self._channel.knows_outcomes else 1.0
-        searched = range_searched(type, partition, namespace, name_prefix)
-        request = pb.WatchListRequest(
-            tenancy=searched.tenancy,
-            type=type.name.message(),
-            name_prefix=searched.name_prefix,
-            metadata_filter=searched.selector,
-            resume_after=None if resume_after is None else resume_after.message(),
-            bookmark_interval_ms=milliseconds(progress_interval),
-            bookmarks=True,
-        )
-        if self._allow is not None:
-            self._allow(request)
-        return WatchStream(type, self._channel, request, self._metadata)
-
     async def _write(
         self, type: ResourceType[T], message: pb.Resource, create_token: str = "", *, create_only: bool = False
     ) -> Resource[T]:
@@ -384,6 +352,14 @@ class Client(Subscribing):
             self._writes.unknown(error)
         return error
 
+    async def _list(self, method: Callable[[Call, Request], Awaitable[Listed]], request: Request) -> Listed:
+        known = self._unchanged
+        failures = 0 if known is None else known.failures
+        reply = await self._call(method, request)
+        if known is not None:
+            known.read(None, reply.position, failures)
+        return reply
+
     async def _call(
         self, method: Callable[[Call, Request], Awaitable[Reply]], request: Request, *, write: bool = False
     ) -> Reply:
@@ -397,16 +373,23 @@ class Client(Subscribing):
         try:
             return await method(self._beside, request)
         except FAILED as error:
+            self._failed()
             raise self._translated(error, request, write=write) from error
         except HeadwayError as error:
             error.failed_call = None
+            self._failed()
             if writes is not None and isinstance(error, Fenced):
                 writes.fenced(request.fence)
             raise
         except BaseException as error:
+            self._failed()
             if writes is not None and in_doubt(error, knows_outcomes=self._channel.knows_outcomes):
                 writes.unknown(None, request)
             raise
+
+    def _failed(self) -> None:
+        if self._unchanged is not None:
+            self._unchanged.failed()
 
     def _translated(self, error: HeadwayError, request: Any, *, write: bool) -> HeadwayError:
         # In `_call`, a variable with this error would be a cycle with its traceback, which keeps the call's connection.

@@ -24,6 +24,7 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     check_fields,
+    look_at,
     pb,
     redacted_text,
     same_owner,
@@ -204,7 +205,7 @@ class Outputs(Block, Generic[T]):
         for resource in self._cache.owned(self._type, self._owner):
             if resource.id.key not in self._wanted and not resource.is_deleting:
                 # Check uid and version: a resource that has changed since then needs a new decision.
-                await self._client.delete(resource, version=resource.version)
+                await self._client.delete(resource, version=shared_message(resource).version)
         self._opened().add(self._pruned)
 
 
@@ -320,6 +321,8 @@ class Conditions(Block, Generic[T]):
         super().__init__()
 
     def __contains__(self, type: str) -> bool:
+        # The answer depends on the stored status, like a look at the resource's own.
+        look_at(self._resource)
         return type in self._wanted(self._statuses.get(self._resource, self._key))
 
     def _wanted(self, stored: pb.Status | None) -> dict[str, Condition]:

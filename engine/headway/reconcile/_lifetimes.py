@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import trio
 
 from headway.cache import Applied, CachedType, CacheReader, Projected
-from headway.resource import Key, Resource, TypeName
+from headway.resource import Key, Resource, TypeName, shared_message
 
 
 class _Scope(NamedTuple):
@@ -35,7 +35,7 @@ class Lifetimes:
     @contextmanager
     def scope(self, resource: Resource[Any] | Projected[Any]) -> Iterator[trio.CancelScope]:
         """Open a scope that is canceled once the run learns that this incarnation is being deleted or is gone."""
-        version = int(resource.version or 0)
+        version = int(shared_message(resource).version or 0)
         type = self._forms.get(resource.type.name, resource.type)
         where = (type.name, resource.id.key)
         with trio.CancelScope() as scope:

@@ -11,10 +11,11 @@ from typing import Any, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
+from headway.base import is_within
 from headway.errors import InvalidArgument
 from headway.protobuf import Payload
 from headway.queue import Dequeued
-from headway.resource import Key, ResourceId, TypeName
+from headway.resource import Key, Kind, ResourceId, Stored, TypeName
 
 P = TypeVar("P", bound=Payload, default=Any)
 
@@ -108,6 +109,24 @@ class KeyAtWork:
         self.key = key
 
 
+class OwnStatuses:
+    """The statuses that one reconcile writes on its own resource, and whether it has looked at what they change.
+
+    If it has not, another reconcile would do the same as this one, so these statuses need none (C6).
+
+    Attributes:
+        looked: True if it has read the status or the version of its resource, in whatever form.
+        ended: True if it has ended.
+        put_off: the changes by these statuses that were mapped to its key before it ended.
+    """
+
+    __slots__ = ("ended", "looked", "put_off")
+
+    def __init__(self) -> None:
+        self.looked = self.ended = False
+        self.put_off: list[Reason] = []
+
+
 class Reconciling(KeyAtWork):
     """The key that a worker is reconciling, and a flag that is set once the reconcile has written.
 
@@ -119,12 +138,19 @@ class Reconciling(KeyAtWork):
         writes: its first acknowledged writes, for the journal.
         task: the worker's task; None if no worker reconciles the key.
         scope: the cancel scope with the deadline of the reconcile, in that task.
+        type: the type of the resource; None if no worker reconciles the key.
+        statuses: what it has to do with its own status; None if it has neither looked at it nor written it.
     """
 
-    __slots__ = ("_left", "_outputs", "_outputs_of", "_stops", "dequeued", "reads", "scope", "task", "writes", "wrote")
+    __slots__ = (
+        *("_left", "_outputs", "_outputs_of", "_stops", "dequeued", "reads", "scope", "statuses", "task", "type"),
+        *("writes", "wrote"),
+    )
 
-    def __init__(self, key: Key | None = None) -> None:
+    def __init__(self, key: Key | None = None, type: TypeName | None = None) -> None:
         super().__init__(key)
+        self.type = type
+        self.statuses: OwnStatuses | None = None
         self.wrote = False
         self.dequeued: Dequeued[Key, Reason] | None = None
         self.reads: list[Any] = []
@@ -142,6 +168,28 @@ class Reconciling(KeyAtWork):
             # The worker reconciles another key now, or this one again.
             self._outputs, self._outputs_of = set(), self.dequeued
         return self._outputs
+
+    def states(self, type: TypeName, key: Key) -> OwnStatuses | None:
+        """Return its statuses if the current task writes one on the resource that it reconciles, and None otherwise.
+
+        A task that the reconcile has left in another nursery is none of its own: it may go on for the next key.
+        """
+        return self._own() if key == self.key and type == self.type and is_within(self.task) else None
+
+    def look(self, at: Stored) -> None:
+        """Note that the reconcile has read the status or the version of a resource, or all of it."""
+        if self.key is not None and at.name == self.key[2] and at.id.key == self.key:
+            self.look_at_all(at.id.type.unversioned)
+
+    def look_at_all(self, kind: Kind) -> None:
+        """Note that the reconcile has read something that the statuses of all resources of a kind determine."""
+        if self.type is not None and kind == self.type.unversioned:
+            self._own().looked = True
+
+    def _own(self) -> OwnStatuses:
+        if self.statuses is None:
+            self.statuses = OwnStatuses()
+        return self.statuses
 
     def stop_clock(self, now: float) -> None:
         """Suspend the deadline. It runs on once `start_clock` has been called as often as this method.

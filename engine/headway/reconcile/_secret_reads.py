@@ -10,7 +10,7 @@ from typing import Any, Self
 from typing_extensions import override
 
 from headway.cache import MOST_READS, READING, CachedType, LookingUp, Projected
-from headway.resource import Key, Resource, TypeName, pb, redact_error, secret_types
+from headway.resource import Key, Resource, TypeName, pb, redact_error, secret_types, shared_message
 
 Find = Callable[[TypeName, Key], pb.Resource | None]
 """A function that returns the cached resource with this type and key, or None."""
@@ -71,7 +71,7 @@ class SecretReads(LookingUp):
     def keep(self, resource: Any) -> None:
         """Keep a resource that the task has been given, if its type has secrets, as it was before any change to it."""
         if isinstance(resource, Resource | Projected) and resource.type.name in self._types:
-            where = (resource.type.name, resource.id.key, resource.version)
+            where = (resource.type.name, resource.id.key, shared_message(resource).version)
             self._kept[where] = resource.original()
             self._kept.move_to_end(where)
             if len(self._kept) > MOST:

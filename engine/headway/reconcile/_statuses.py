@@ -26,7 +26,8 @@ class NewestStatuses:
 
     def get(self, resource: Resource[Any], key: str) -> pb.Status | None:
         """Return the newest status under ``key`` of this incarnation, which must not be changed, or None."""
-        version, status = _number(resource.version), shared_message(resource).status.get(key)
+        message = shared_message(resource)
+        version, status = _number(message.version), message.status.get(key)
         cached = self._cache.find(resource)
         if cached is not None and _number(cached.version) > version:
             return cached.status.get(key)
@@ -37,7 +38,8 @@ class NewestStatuses:
         """Keep the status that a write has stored, unless the cache has the resource."""
         if self._cache.find(written) is not None:
             return
-        self._written[written.id, key] = _number(written.version), shared_message(written).status.get(key)
+        message = shared_message(written)
+        self._written[written.id, key] = _number(message.version), message.status.get(key)
         self._written.move_to_end((written.id, key))
         if len(self._written) > KEPT:
             self._written.popitem(last=False)

@@ -82,7 +82,10 @@ from headway.resource._resource import check_fields as check_fields
 from headway.resource._scoped import ScopedType as ScopedType
 from headway.resource._scoped import is_form_of as is_form_of
 from headway.resource._statuses import Statuses as Statuses
+from headway.resource._stored import LOOKING as LOOKING
+from headway.resource._stored import LooksAtStatuses as LooksAtStatuses
 from headway.resource._stored import Stored as Stored
+from headway.resource._stored import look_at as look_at
 from headway.resource._stored import shared_message as shared_message
 from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS
 from headway.resource._stream import Bookmark as Bookmark

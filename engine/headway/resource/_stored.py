@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Any, Protocol, SupportsIndex
 
 from headway._gen.headway.resource import v1 as pb
-from headway.resource._ids import ResourceId, TypeName, is_marked, resource_id
+from headway.resource._ids import Kind, ResourceId, TypeName, is_marked, resource_id
 
 
 class _Named(Protocol):
     @property
     def name(self) -> TypeName: ...
+
+
+class LooksAtStatuses(Protocol):
+    """A piece of work that notes when it looks at what the write of a status changes."""
+
+    def look(self, at: Stored) -> None:
+        """Note that the work has read the status or the version of a resource, or all of it."""
+        ...
+
+    def look_at_all(self, kind: Kind) -> None:
+        """Note that the work has read something that the statuses of all resources of a kind determine."""
+        ...
+
+
+LOOKING: ContextVar[LooksAtStatuses | None] = ContextVar("headway.looking", default=None)
+"""What the current task works on. Set once in each worker's task. The tasks that a reconcile starts inherit it."""
 
 
 class Stored:
@@ -58,6 +75,7 @@ class Stored:
     @property
     def version(self) -> str:
         """The revision of the last change, in decimal. A write with a version succeeds only if it is current."""
+        look_at(self)
         return self._message.version
 
     @property
@@ -69,6 +87,16 @@ class Stored:
     def is_deleting(self) -> bool:
         """True if the resource was marked for deletion when it was read, so that only its finalizers keep it stored."""
         return is_marked(self._message.metadata)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        look_at(self)
+        return super().__reduce_ex__(protocol)
+
+
+def look_at(stored: Stored) -> None:
+    """Note that the current work, if any, looks at what the write of a status changes in a resource."""
+    if (looking := LOOKING.get()) is not None:
+        looking.look(stored)
 
 
 def shared_message(stored: Stored) -> pb.Resource:

@@ -82,7 +82,7 @@ class ChangeMapper:
         if type == self._manages and (
             definition.when is None or self._passes(type, applied, definition.manages, definition.when)
         ):
-            self.add(applied.key, reason, priority)
+            self._add_mapped(applied.key, applied, reason, priority)
         elif type == self._manages and definition.when is not None:
             self._turned_away(definition.when, type, applied, backlog=backlog)
         watch = self._watches.get(type)
@@ -103,7 +103,7 @@ class ChangeMapper:
         self._calling = watch.mapper
         keys, problems = self._keys(applied, watch)
         for key in keys:
-            self.add(key, reason, priority)
+            self._add_mapped(key, applied, reason, priority)
         if problems:
             # The valid ids are enqueued. The change is kept, because a mapper that returned an invalid id may have more
             # (C6).
@@ -136,6 +136,13 @@ class ChangeMapper:
         except PayloadError:
             if legible.old is not None or legible.new is not None:
                 self._map_by(watch, legible, reason, LIVE)
+
+    def _add_mapped(self, key: Key, applied: Applied, reason: Reason, priority: Priority) -> None:
+        """Enqueue a key that a change maps to, unless it is a status that the key's own reconcile wrote there."""
+        triggers = self._self_triggers
+        own = bool(triggers.writes) and key == applied.key and reason.type == self._manages
+        if not (own and triggers.own.needs_no_run(applied, reason)):
+            self.add(key, reason, priority)
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
         """Enqueue a key. Delay one that triggers itself by its status, and end the delay for any other reason."""

@@ -13,7 +13,7 @@ from headway.errors import PermanentFailure
 from headway.events import Reconciled, Report, SelfTriggered, receives_successes
 from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
-from headway.reconcile import NotDue, Reason, Reconciling, RequeueAfter, trace_id_of
+from headway.reconcile import NotDue, OwnStatuses, Reason, Reconciling, RequeueAfter, trace_id_of
 from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
 from headway.run._status import NotDone, Results
@@ -63,6 +63,9 @@ class Outcomes:
     ) -> float:
         """Handle the end of a reconcile that began at this time, by its result or its exception. Return its end."""
         key, reasons, _, queued_at, attempt = dequeued
+        if (statuses := reconciling.statuses) is not None:
+            self._end_statuses(key, statuses)
+            reconciling.statuses = None
         if self._self_triggers.loops:
             self._self_triggers.ended(key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
@@ -114,6 +117,13 @@ class Outcomes:
             self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
         return now
+
+    def _end_statuses(self, key: Key, statuses: OwnStatuses) -> None:
+        """Enqueue the key of a reconcile that ends for its own statuses, if it has looked at what they change."""
+        statuses.ended = True
+        if statuses.looked:
+            for reason in statuses.put_off:
+                self._queue.add(key, reason, due=self._self_triggers.queued(key, reason, trio.current_time()))
 
     def broke_off(
         self,

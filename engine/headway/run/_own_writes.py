@@ -8,7 +8,10 @@ ends. A reconcile counts if all its reasons are writes by earlier reconciles of 
 row the key is delayed, at first for `FIRST` seconds, doubling up to `LONGEST`. A delayed key stays pending. Any other
 reason ends the delay at once, and so does a reconcile that writes nothing.
 
-A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds and up to
+A reconcile that writes the status of the resource that it reconciles has seen all that this write contains. If it has
+looked neither at the status nor at the version of the resource, its key needs no other reconcile because of the write.
+Any other change has a reason of its own, also one between what the reconcile has read and its write. Otherwise, a key
+whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds and up to
 `TICK` more, so that many keys become due at once. A change that arrives in this time is handled by the same reconcile.
 The key stays pending, so no change is lost.
 
@@ -23,7 +26,7 @@ from typing import NamedTuple
 
 from headway.cache import MOST_READS, Applied
 from headway.client import Acknowledged
-from headway.reconcile import RECONCILING, Reason
+from headway.reconcile import RECONCILING, OwnStatuses, Reason
 from headway.resource import Key, TypeName
 
 KEPT = 10_000
@@ -36,6 +39,7 @@ class OwnWrite(NamedTuple):
     Attributes:
         what: ``written``, ``deleted`` or ``status``.
         by: the key whose reconcile made the write; None if no reconcile did.
+        own: the statuses of that reconcile, if it wrote the status of the resource that it reconciled.
     """
 
     type: TypeName
@@ -44,6 +48,7 @@ class OwnWrite(NamedTuple):
     what: str
     by: Key | None
     status_key: str = ""
+    own: OwnStatuses | None = None
 
     def __str__(self) -> str:
         what = f"status {self.status_key} written" if self.what == "status" else self.what
@@ -69,11 +74,13 @@ class OwnWrites:
             # A commit has a new revision, and the reply to it has no other. This is an earlier write's.
             return
         reconciling = RECONCILING.get()
-        by = None
+        by = statuses = None
         if reconciling is not None:
             by, reconciling.wrote = reconciling.key, True
+            if write.status_key:
+                statuses = reconciling.states(write.type.name, write.key)
         what = "deleted" if write.deleted else "status" if write.status_key else "written"
-        own = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
+        own = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key, statuses)
         self.latest[revision] = own
         if reconciling is not None and len(reconciling.writes) < MOST_READS:
             reconciling.writes.append(own)
@@ -95,6 +102,18 @@ class OwnWrites:
         if write is None or write.what == "deleted":
             return False
         return write.what == "written" or _is_status_alone(applied, write.status_key)
+
+    def needs_no_run(self, applied: Applied, reason: Reason) -> bool:
+        """Return True if the reconcile of the changed key wrote this status, and has not looked at what it changes.
+
+        It may still look before it ends, so the change is put off until then.
+        """
+        write = self.find(reason.type, applied.key, applied.revision)
+        if write is None or (own := write.own) is None or own.looked or not _is_status_alone(applied, write.status_key):
+            return False
+        if not own.ended:
+            own.put_off.append(reason)
+        return True
 
 
 def _is_status_alone(applied: Applied, key: str) -> bool:

@@ -46,6 +46,7 @@ class RunCaches:
     Attributes:
         subscriptions: the subscription to each type that is primed.
         primed: the informer of each type; empty until all types are primed.
+        by_type: the same by the names of the types.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class RunCaches:
         self.informers = informers
         self.subscriptions: dict[TypeName, Subscription] = {}
         self.primed: Sequence[Informer] = ()
+        self.by_type: Mapping[TypeName, Informer] = {}
         self._definition = definition
         self._channel = channel
         self._report = report
@@ -135,6 +137,7 @@ class RunCaches:
             for type in self._definition.types:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
         self.primed = [self.informers.informer_for(type) for type in self._definition.types]
+        self.by_type = {each.type.name: each for each in self.primed}
         await self.wait_complete(max(subscription.subscribed_at for subscription in self.subscriptions.values()))
 
     async def _prime_type(self, type: CachedType[Any], start: Position) -> None:

@@ -39,6 +39,7 @@ from headway.journal import ControllerJournal
 from headway.mapper import Watch, watch_name
 from headway.reconcile import Declared, Gate, Lifetimes, Reason, RecordEvent, Runtime, ignore_event
 from headway.resource import Key, Registry
+from headway.run._cached_states import CachedStates
 from headway.run._callbacks import call_back
 from headway.run._change_mapper import ChangeMapper
 from headway.run._fence import RunWrites
@@ -129,7 +130,10 @@ class Run:
         self._self_triggers = SelfTriggers(self._writes.own)
         self._lifetimes, self._results = Lifetimes(self._cache, definition.types), Results(counts)
         declared = Declared(definition.full_name, definition.types, definition.reads, definition.writes)
-        client = Client(channel, registry, ownership.writes(self._writes), allow=declared)
+        cached = CachedStates(
+            self._cache, self._caches, lambda: self._primed is None or self._primed.hold() is not None
+        )
+        client = Client(channel, registry, ownership.writes(self._writes), allow=declared, cached=cached)
         self._new_runtime = partial(
             Runtime,
             definition.name,

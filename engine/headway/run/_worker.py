@@ -23,7 +23,7 @@ from headway.reconcile import (
     Runtime,
     SecretReads,
 )
-from headway.resource import Key, ResourceId, secret_types
+from headway.resource import LOOKING, Key, ResourceId, secret_types
 from headway.run._at_work import AtWork
 from headway.run._contexts import restore_context
 from headway.run._invalid_result import invalid_result
@@ -76,8 +76,9 @@ class Worker:
 
     async def work(self) -> None:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
-        reconciling = Reconciling()
+        reconciling = Reconciling(type=self._type)
         RECONCILING.set(reconciling)
+        LOOKING.set(reconciling)
         reconciling.task = trio.lowlevel.current_task()
         self.at_work.tasks[reconciling.task] = reconciling
         if self._secret:
