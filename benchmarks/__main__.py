@@ -47,6 +47,7 @@ from benchmarks import (
     subscribe,
     trickle,
     wire,
+    work,
     write,
 )
 from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, measured_on, write_results
@@ -55,7 +56,7 @@ GROWTH = (*growth.ROWS, *flat.ROWS, *wire.ROWS, *fanout.ROWS, *controllers.ROWS)
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
-        *(prime, reconcile, journal, trickle, noop),
+        *(prime, reconcile, work, journal, trickle, noop),
         *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, sqlite_one, etcd, fanout, handles),
         *(etcd_fanout, wire, subscribe),
         *(peering, page, governor),

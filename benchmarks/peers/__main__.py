@@ -48,6 +48,8 @@ def works(size: int) -> list[Work]:
         Work("the same with 2 indexes", "prime", size, 2, "cpu_us", size),
         Work("open until all are reconciled", "first", size, 0, "cpu_us", size),
         Work(f"creation, reconcile and status, {few:,}, 1 writer", "throughput", few, 1, "cpu_us", few),
+        Work(f"5 reads, 2 unchanged applies and a status, {few:,}", "work", few, 0, "cpu_us", few),
+        Work(f"the same, {size:,}", "work", size, 0, "cpu_us", size),
         Work(f"write and its reconcile, {size:,} cached", "latency", size, 0, "each_us"),
         Work("the same after 20 ms of silence", "latency", size, 20, "each_us"),
         Work("write until its reconcile begins, median", "latency", size, 0, "median_us"),

@@ -22,6 +22,7 @@ import trio
 
 import headway
 from benchmarks._message import Note, built_many, fill, note, texts
+from benchmarks.work import Declared
 from headway.events import ignore
 from headway.resource import ResourceType, pb
 from headway.storage import Backend, MemoryBackend
@@ -140,6 +141,16 @@ async def throughput(count: int, writers: int, opened: Opened) -> Result:
         return clock.end()
 
 
+async def work(count: int, _: int, opened: Opened) -> Result:
+    """Measure until every resource has been reconciled as in `benchmarks.work`, and nothing is pending."""
+    declared = Declared()
+    app, backend = declared.controlled(declared.work), await declared.filled(count)
+    clock = _Clock()
+    async with opened(backend, app) as engine:
+        await engine.wait_idle()
+        return clock.end()
+
+
 async def latency(count: int, silence: int, opened: Opened) -> Result:
     """Measure from a write until its reconcile begins, with a number of resources in the cache.
 
@@ -216,6 +227,7 @@ MODES: dict[str, Callable[[int, int, Opened], Awaitable[Result]]] = {
     "prime": prime,
     "first": first,
     "throughput": throughput,
+    "work": work,
     "latency": latency,
     "peak": peak,
     "live": live,

@@ -266,11 +266,12 @@ func must(err error) {
 func main() {
 	log.SetLogger(logr.Discard())
 	modes := map[string]func(context.Context, int, int) result{
-		"prime": prime, "first": first, "throughput": throughput, "latency": latency, "peak": peak, "live": live,
+		"prime": prime, "first": first, "throughput": throughput, "work": work, "latency": latency, "peak": peak,
+		"live": live,
 	}
 	flag.Parse()
 	if flag.NArg() != 3 || modes[flag.Arg(0)] == nil {
-		const usage = "usage: %s [-priority-queue=false] (prime|first|throughput|latency|peak|live) OBJECTS OTHER"
+		const usage = "usage: %s [-priority-queue=false] (prime|first|throughput|work|latency|peak|live) OBJECTS OTHER"
 		must(fmt.Errorf(usage, os.Args[0]))
 	}
 	count, err := strconv.Atoi(flag.Arg(1))
