@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ class Client:
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)))
+        self.close = self._socket.close
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._h2 = H2Connection()
         self._h2.initiate_connection()
@@ -163,7 +164,7 @@ def measure(work: str, size: int, rounds: int) -> Row:
     with ExitStack() as stack:
         ours = stack.enter_context(_started("benchmarks.peers._served", RESOURCES))
         against = stack.enter_context(_started("benchmarks.call"))
-        client = Client(ours.address)
+        client = stack.enter_context(closing(Client(ours.address)))
         _ours(ours, client, work, size // 10)
         mine, other = interleaved(
             lambda: _ours(ours, client, work, size), lambda: _against(against, client, size), rounds

@@ -33,6 +33,7 @@ RESOURCES = 200
 
 def _on_sqlite(size: int, rounds: int) -> Row:
     _, type = one_type()
+    size = max(size, RESOURCES)
 
     def kept() -> float:
         with TemporaryDirectory() as folder:
@@ -45,6 +46,7 @@ def _on_sqlite(size: int, rounds: int) -> Row:
 
 def _in_memory(size: int, rounds: int) -> Row:
     _, type = one_type()
+    size = max(size, RESOURCES)
     ours, against = interleaved(
         lambda: trio.run(_kept, MemoryBackend, type, size, 1), lambda: _built_bytes(type, size), rounds
     )

@@ -17,7 +17,7 @@ from benchmarks._harness import HEADER, PAIRS, Row, Scenario, line, measured_on,
 from tests.helpers.etcd_server import need_etcd
 
 FULL_ONLY = {
-    *("journal", "endpoints", "watchers_1000", "dns_change"),
+    *("journal", "endpoints", "watchers_1000", "dns_change", "history_sqlite"),
     *(
         "prime_100k",
         "prime_1m",
@@ -46,6 +46,9 @@ DIFFERENCES = {"journal", "controllers_50", "watchers_100", "watchers_1000"}
 """The scenarios whose costs are differences of two measurements, which a busy machine can make negative."""
 
 
+BYTES = {"memory", "etcd_memory", "share", "projection", "scope_memory", "history_sqlite", "history_memory"}
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -61,7 +64,7 @@ def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None
         need_etcd()
     # The size of `import` is the number of interpreters started for each side. A few are enough for a row.
     row = scenario.run(size=min(3, scenario.size), rounds=1)
-    unit = "bytes" if scenario.name in ("memory", "etcd_memory", "share", "projection", "scope_memory") else "us"
+    unit = "bytes" if scenario.name in BYTES else "us"
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
     assert row.against > 0 or scenario.name in DIFFERENCES

@@ -18,8 +18,8 @@ async def read(context: Context, call: Call, request: pb.ReadRequest) -> pb.Read
     access.check_read(request.id)
     # Reading the request has let other tasks run. Within the process, the store does.
     nowait = getattr(context.backend, "read_nowait", None) if call.encodes else None
-    found = await context.backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
-    stored, position = found
+    found = None if nowait is None else nowait(type.kind, key)
+    stored, position = await context.backend.read(type.kind, key) if found is None else found
     check_revision(position, request.min_revision)
     with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
     nothing = f"{resource_id(request.id)}{with_uid} not found"
