@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headway.cache import Cache
+from headway.cache import Cache, Informer
 from headway.resource import Resource, pb
 from headway.run._priming import RunCaches
 
@@ -29,5 +29,9 @@ class CachedStates:
         if stored is None or self._held():
             return None
         informer = self._caches.by_type[wanted.type.name]
-        trusted = informer.cut_off is None and not informer.distrusted and informer.store.frontier >= revision
+        trusted = informer.cut_off is None and not informer.distrusted and _reaches(informer, revision)
         return stored if trusted else None
+
+
+def _reaches(informer: Informer, revision: float) -> bool:
+    return informer.store.frontier >= revision or informer.ask_on() >= revision
