@@ -150,6 +150,10 @@ async def test_apply_after_a_read_is_compared_with_a_state_that_is_not_older(aut
         async with rt.client.watch(staff.account) as changes:
             assert isinstance(await anext(aiter(changes)), headway.client.Upserted)
 
+    async def by_subscription(staff: Applying, rt: headway.Runtime) -> None:
+        async with rt.client.subscribe([staff.account]) as batches:
+            await anext(aiter(batches))
+
     async def by_refusal(staff: Applying, rt: headway.Runtime) -> None:
         cached = rt.cache.get(staff.account, "ada")
         assert cached is not None
@@ -158,7 +162,7 @@ async def test_apply_after_a_read_is_compared_with_a_state_that_is_not_older(aut
             await rt.client.write(cached)
             raise AssertionError("the version is outdated")
 
-    for look in (by_read, by_strong_read, by_list, by_pages, by_owner, by_watch, by_refusal):
+    for look in (by_read, by_strong_read, by_list, by_pages, by_owner, by_watch, by_subscription, by_refusal):
 
         async def work(
             staff: Applying,

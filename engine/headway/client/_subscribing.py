@@ -10,6 +10,7 @@ from headway.api import Channel, Metadata
 from headway.base import Range, async_block, block_nursery, check_trio, checked
 from headway.client._arguments import milliseconds
 from headway.client._subjects import FORM, Subject, checked_subjects
+from headway.client._unchanged import Unchanged
 from headway.client._writes import Allow
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType, pb
@@ -25,6 +26,7 @@ class Subscribing:
     _channel: Channel
     _allow: Allow | None
     _metadata: Metadata | None
+    _unchanged: Unchanged | None
 
     @async_block
     @checked(InvalidArgument, resume_after="batch.position", subjects=f"[{FORM}]")
@@ -53,6 +55,8 @@ class Subscribing:
         request = subscribe_pb.SubscribeRequest(
             subjects=[each.message() for each in wanted], progress_interval_ms=milliseconds(progress_interval)
         )
+        # The caller may learn anything from it, at any time.
+        self._unchanged = None
         follower = Follower(self._channel, request, self._metadata, resume_after)
         made = Subscription(follower, wanted)
         async with block_nursery() as nursery:

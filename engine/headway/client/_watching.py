@@ -7,7 +7,6 @@ from typing import Annotated, TypeVar
 from headway.base import Range, checked
 from headway.client._arguments import milliseconds, range_searched
 from headway.client._subscribing import Subscribing
-from headway.client._unchanged import Unchanged
 from headway.client._watch import WatchStream
 from headway.errors import InvalidArgument
 from headway.protobuf import Payload
@@ -29,8 +28,6 @@ checked_read = checked(
 
 class Watching(Subscribing):
     """The part of a client that watches."""
-
-    _unchanged: Unchanged | None
 
     @checked_read
     def watch(
