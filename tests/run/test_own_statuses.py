@@ -204,6 +204,32 @@ async def test_c6_own_status_causes_another_reconcile_if_one_has_read_an_index_o
     assert staff.runs == [("ada",)] * 2
 
 
+async def test_c6_own_status_causes_another_reconcile_if_a_projection_makes_its_payload_of_statuses(
+    autojump_clock: MockClock,
+) -> None:
+    """The reconcile reads only the payload."""
+    staff = Staff()
+    seen = list[list[str]]()
+
+    def writers(team: headway.Resource[Team]) -> Team:
+        return Team(members=[*team.status])
+
+    slim = headway.projection(staff.team, Team, writers, status=["teams"])
+
+    @staff.app.controller(manages=slim, name="teams")
+    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.cache.get(slim, request.id)
+        assert team is not None
+        seen.append(team.data.members)
+        whole = await rt.strong.read(staff.team, team.name)
+        await rt.client.write_status(whole, "teams", [headway.Condition("Known")])
+
+    async with staff.open():
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+    assert seen == [[], ["teams"]]
+
+
 async def test_c6_look_at_another_resource_is_none_at_the_own_status(autojump_clock: MockClock) -> None:
     staff = Stating()
 
