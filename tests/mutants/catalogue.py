@@ -260,6 +260,27 @@ MUTANTS = (
         "run/test_own_statuses.py",
     ),
     Mutant(
+        "a look in a task that no reconcile has started does not count",
+        "resource/_stored.py",
+        "default=ANY_WORK)",
+        "default=None)",
+        "run/test_own_statuses.py",
+    ),
+    Mutant(
+        "a look in a task that another reconcile has started counts only for that one",
+        "reconcile/_request.py",
+        "return self._reconciling if is_within(self._reconciling.task) else ANY_WORK",
+        "return self._reconciling",
+        "run/test_own_statuses.py",
+    ),
+    Mutant(
+        "the look of a mapper counts for the reconcile of its key",
+        "run/_mapping.py",
+        "        LOOKING.set(None)\n",
+        "",
+        "run/test_own_statuses.py",
+    ),
+    Mutant(
         "a look after an own status does not count",
         "run/_outcomes.py",
         "        if statuses.looked:\n",

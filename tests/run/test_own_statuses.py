@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable
+from functools import partial
+from threading import Thread
 
 import pytest
 import trio
@@ -186,6 +188,111 @@ async def test_c6_own_status_causes_another_reconcile_if_one_has_looked_at_it(
         await staff.wait_idle()
     assert staff.runs == [("ada",)] * 2
     assert not staff.events_of(events.SelfTriggered)
+
+
+async def test_c6_own_status_causes_another_reconcile_if_a_task_has_looked_at_it_for_one(
+    autojump_clock: MockClock,
+) -> None:
+    """The task serves several reconciles, and was not started by this one."""
+    staff = Stating()
+    asked, requests = trio.open_memory_channel[tuple[headway.Resource[Team], trio.Event]](0)
+
+    async def serve() -> None:
+        async for team, answered in requests:
+            assert team.status is not None
+            answered.set()
+
+    async def look(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        answered = trio.Event()
+        await asked.send((team, answered))
+        await answered.wait()
+
+    staff.before = look
+    async with trio.open_nursery() as nursery, staff.open():
+        nursery.start_soon(serve)
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+        nursery.cancel_scope.cancel()
+    assert staff.runs == [("ada",)] * 2
+
+
+async def test_c6_own_status_causes_another_reconcile_if_a_task_of_another_has_looked_at_it_for_one(
+    autojump_clock: MockClock,
+) -> None:
+    """The other reconcile goes on."""
+    staff = Stating()
+    asked, requests = trio.open_memory_channel[tuple[headway.Resource[Team], trio.Event]](0)
+    nursery: trio.Nursery
+
+    async def serve() -> None:
+        async for team, answered in requests:
+            assert team.status is not None
+            answered.set()
+
+    async def look(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        if team.name == "first":
+            nursery.start_soon(serve)
+            await trio.sleep(10)
+            return
+        answered = trio.Event()
+        await asked.send((team, answered))
+        await answered.wait()
+
+    staff.before = look
+    async with trio.open_nursery() as nursery, staff.open():
+        await staff.write_team("first")
+        await trio.sleep(1)
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+        nursery.cancel_scope.cancel()
+    assert staff.runs == [(), ("ada",), ("ada",)]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+async def test_c6_own_status_causes_another_reconcile_if_a_thread_has_looked_at_it_for_one(
+    autojump_clock: MockClock, indexed: bool
+) -> None:
+    """The thread has no context of the reconcile."""
+    staff = Stating()
+
+    async def look(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        read = partial(rt.cache.index, staff.by_status, True) if indexed else partial(getattr, team, "status")
+        thread = Thread(target=read)
+        thread.start()
+        thread.join()
+
+    staff.before = look
+    async with staff.open():
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+    assert staff.runs == [("ada",)] * 2
+
+
+async def test_c6_looks_of_mappers_and_predicates_are_none_of_a_reconcile(autojump_clock: MockClock) -> None:
+    """They see the change by its status while the reconcile goes on."""
+    staff = Staff()
+    runs, mapped = list[str](), list[int]()
+
+    def look(team: headway.Resource[Team], _: object) -> list[headway.ResourceId]:
+        mapped.append(len(team.status))
+        return [team.id]
+
+    def any_status(_: object, team: headway.Resource[Team] | None) -> bool:
+        return team is None or team.status is not None
+
+    @staff.app.controller(manages=staff.team, when=any_status, watches=[headway.watch(staff.team, look)])
+    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        runs.append(team.name)
+        await rt.client.write_status(team, "teams", [headway.Condition("Known")])
+        await trio.sleep(1)
+
+    async with staff.open():
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+    assert mapped[-1] == 1
+    assert runs == ["core"]
 
 
 async def test_c6_own_status_causes_another_reconcile_if_one_has_read_an_index_of_statuses(

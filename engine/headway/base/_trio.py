@@ -18,7 +18,8 @@ def current_run() -> TrioToken | None:
 
 def is_within(task: trio.lowlevel.Task | None) -> bool:
     """Return True if the current task is this one, or a task in a nursery that it, or such a task, has opened."""
-    current: trio.lowlevel.Task | None = trio.lowlevel.current_task() if task is not None else None
+    inside = task is not None and trio.lowlevel.in_trio_task()
+    current: trio.lowlevel.Task | None = trio.lowlevel.current_task() if inside else None
     while current is not None and current is not task:
         nursery = current.parent_nursery
         current = None if nursery is None else nursery.parent_task

@@ -15,7 +15,7 @@ from headway.base import is_within
 from headway.errors import InvalidArgument
 from headway.protobuf import Payload
 from headway.queue import Dequeued
-from headway.resource import Key, Kind, ResourceId, Stored, TypeName
+from headway.resource import ANY_WORK, Key, Kind, LooksAtStatuses, ResourceId, Stored, TypeName
 
 P = TypeVar("P", bound=Payload, default=Any)
 
@@ -178,7 +178,7 @@ class Reconciling(KeyAtWork):
 
     def look(self, at: Stored) -> None:
         """Note that the reconcile has read the status or the version of a resource, or all of it."""
-        if self.key is not None and at.name == self.key[2] and at.id.key == self.key:
+        if (key := self.key) is not None and at.name == key[2] and at.id.key == key:
             self.look_at_all(at.id.type.unversioned)
 
     def look_at_all(self, kind: Kind) -> None:
@@ -205,6 +205,27 @@ class Reconciling(KeyAtWork):
         self._stops -= 1
         if not self._stops:
             self.scope.deadline = now + self._left
+
+
+class LooksOfWorker:
+    """A receiver of the looks of a worker's task, and of all tasks that have inherited its context.
+
+    Those of its current reconcile are known. Others may have been left behind, or be threads.
+    """
+
+    def __init__(self, reconciling: Reconciling) -> None:
+        self._reconciling = reconciling
+
+    def look(self, at: Stored) -> None:
+        """Note that the status or the version of a resource has been read, or all of it."""
+        self._receiver().look(at)
+
+    def look_at_all(self, kind: Kind) -> None:
+        """Note that something has been read that the statuses of all resources of a kind determine."""
+        self._receiver().look_at_all(kind)
+
+    def _receiver(self) -> LooksAtStatuses:
+        return self._reconciling if is_within(self._reconciling.task) else ANY_WORK
 
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)

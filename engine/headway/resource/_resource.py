@@ -14,7 +14,7 @@ from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
 from headway.resource._ids import ResourceId, finalizers, set_finalizers
 from headway.resource._statuses import Statuses
-from headway.resource._stored import LOOKING, Stored, look_at
+from headway.resource._stored import AT_WORK, LOOKING, Stored, look_at
 from headway.resource._unreadable import is_unreadable, unreadable_error
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Resource(Stored, Generic[T]):
     def message(self) -> pb.Resource:
         """Return this resource as a new wire message. It shares no mutable state with the resource."""
         # Like `look_at`, without the call.
-        if (looking := LOOKING.get()) is not None:
+        if AT_WORK and (looking := LOOKING.get()) is not None:
             looking.look(self)
         made = copy_message(self._message)
         if self._metadata is not None:

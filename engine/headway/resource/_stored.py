@@ -15,19 +15,54 @@ class _Named(Protocol):
 
 
 class LooksAtStatuses(Protocol):
-    """A piece of work that notes when it looks at what the write of a status changes."""
+    """A receiver of the looks at what the write of a status changes."""
 
     def look(self, at: Stored) -> None:
-        """Note that the work has read the status or the version of a resource, or all of it."""
+        """Note that the status or the version of a resource has been read, or all of it."""
         ...
 
     def look_at_all(self, kind: Kind) -> None:
-        """Note that the work has read something that the statuses of all resources of a kind determine."""
+        """Note that something has been read that the statuses of all resources of a kind determine."""
         ...
 
 
-LOOKING: ContextVar[LooksAtStatuses | None] = ContextVar("headway.looking", default=None)
-"""What the current task works on. Set once in each worker's task. The tasks that a reconcile starts inherit it."""
+AT_WORK: dict[str, list[LooksAtStatuses]] = {}
+"""The reconciles in progress in this process, by the names of their resources. Only the workers change it."""
+
+
+def end_work(name: str, work: LooksAtStatuses) -> None:
+    """Remove a reconcile that has ended."""
+    works = AT_WORK[name]
+    works.remove(work)
+    if not works:
+        del AT_WORK[name]
+
+
+class AnyWork:
+    """A receiver of looks that passes them to all reconciles in progress, because any of them may have asked for them.
+
+    A reconcile may ask a task that it has not started, or a thread. Any thread may call the methods.
+    """
+
+    def look(self, at: Stored) -> None:
+        """Note that the status or the version of a resource has been read, or all of it."""
+        for work in tuple(AT_WORK.get(at.name, ())):
+            work.look(at)
+
+    def look_at_all(self, kind: Kind) -> None:
+        """Note that something has been read that the statuses of all resources of a kind determine."""
+        for works in tuple(AT_WORK.values()):
+            for work in tuple(works):
+                work.look_at_all(kind)
+
+
+ANY_WORK = AnyWork()
+
+LOOKING: ContextVar[LooksAtStatuses | None] = ContextVar("headway.looking", default=ANY_WORK)
+"""The receiver of the looks of the current task; None if no reconcile depends on them.
+
+Set once in each worker's task. The tasks that a reconcile starts inherit it.
+"""
 
 
 class Stored:
@@ -94,8 +129,8 @@ class Stored:
 
 
 def look_at(stored: Stored) -> None:
-    """Note that the current work, if any, looks at what the write of a status changes in a resource."""
-    if (looking := LOOKING.get()) is not None:
+    """Note that the current task looks at what the write of a status changes in a resource."""
+    if AT_WORK and (looking := LOOKING.get()) is not None:
         looking.look(stored)
 
 

@@ -16,6 +16,7 @@ from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import (
     RECONCILING,
     Find,
+    LooksOfWorker,
     Reason,
     Reconciling,
     Request,
@@ -23,7 +24,7 @@ from headway.reconcile import (
     Runtime,
     SecretReads,
 )
-from headway.resource import LOOKING, Key, ResourceId, secret_types
+from headway.resource import AT_WORK, LOOKING, Key, ResourceId, end_work, secret_types
 from headway.run._at_work import AtWork
 from headway.run._contexts import restore_context
 from headway.run._invalid_result import invalid_result
@@ -78,15 +79,19 @@ class Worker:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling(type=self._type)
         RECONCILING.set(reconciling)
-        LOOKING.set(reconciling)
+        LOOKING.set(LooksOfWorker(reconciling))
         reconciling.task = trio.lowlevel.current_task()
         self.at_work.tasks[reconciling.task] = reconciling
         if self._secret:
             READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
         clean, dequeued = copy_context(), await self._queue.dequeue()
-        while dequeued is not None:
-            dequeued = await self._work_on(dequeued, reconciling, clean)
+        try:
+            while dequeued is not None:
+                dequeued = await self._work_on(dequeued, reconciling, clean)
+        finally:
+            if reconciling.key is not None:
+                end_work(reconciling.key[2], reconciling)
 
     def _note_versions(self, reconciling: Reconciling) -> None:
         """Note the versions of what the worker reads, for a number of reconciles. Called in the task of the worker."""
@@ -132,6 +137,7 @@ class Worker:
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
                         reconciling.key, reconciling.dequeued = key, dequeued
+                        AT_WORK.setdefault(key[2], []).append(reconciling)
                         try:
                             result, error = await self._call(dequeued, id, began, clean)
                         except BaseException as raised:
