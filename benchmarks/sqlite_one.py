@@ -29,7 +29,7 @@ from benchmarks.sqlite import Inserts
 from headway.events import ignore
 from headway.resource import ResourceType
 
-BOUND = 3.0
+BOUND = 5.0
 
 
 def measure(size: int, rounds: int) -> Row:
