@@ -1,5 +1,6 @@
 """`ThreadCalls`: functions in worker threads, whose calls end neither by cancellation nor by an interrupt."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -89,6 +90,27 @@ def test_interrupted_call_ends_with_its_thread() -> None:
 
     trio.run(main)
     assert results == [True]
+
+
+def test_interrupt_before_the_call_waits_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trio would otherwise wake the task for this call while it waits for something else."""
+    start: Any = trio.lowlevel.start_thread_soon
+    results: list[int] = []
+
+    def interrupted(*given: Any) -> None:
+        start(*given)
+        signal.raise_signal(signal.SIGINT)
+
+    async def main() -> None:
+        calls: ThreadCalls[int] = ThreadCalls()
+        monkeypatch.setattr(trio.lowlevel, "start_thread_soon", interrupted)
+        results.append(await calls.run(lambda: 1))
+        calls.close()
+        await trio.sleep(20)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        trio.run(main)
+    assert results == [1]
 
 
 async def test_call_without_a_thread_fails_and_the_next_one_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,7 @@ class ThreadCalls(Generic[R]):
         self._result: outcome.Outcome[R] | None = None
         self._calls = _in_progress()
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, function: Callable[[], R]) -> R:
         """Call the function in a worker thread, and return what it returns or raise what it raises."""
         calls = self._calls

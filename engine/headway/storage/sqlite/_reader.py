@@ -94,6 +94,7 @@ class Readers:
         # resource does not count: the others can be read.
         self.failed: _Retry | None = None
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
         """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it."""
         self._refuse_when_closed()
