@@ -1,5 +1,7 @@
 """The store in an SQLite file reports a failing disk, and another program that moves or writes the file."""
 
+import errno
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import trio
 import trio.testing
 
 from headway.errors import OutcomeUnknown, StoreUnusable, WriteRejected
-from headway.storage import Backend, VersionConflict, check_store, open_sqlite
+from headway.storage import Backend, SqliteBackend, VersionConflict, check_store, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, Reader, names, put, reading, thing
 from tests.storage.sqlite_kit import (
     CONNECTING,
@@ -24,6 +26,31 @@ from tests.storage.sqlite_kit import (
     replace_connect,
     set_limit,
 )
+
+
+async def test_store_without_a_descriptor_for_its_threads_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be opened later, and has kept no descriptor."""
+    pipe = os.pipe
+    made: list[tuple[int, int]] = []
+
+    def scarce() -> tuple[int, int]:
+        if len(made) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        made.append(pipe())
+        return made[-1]
+
+    async with open_sqlite(tmp_path / "a.db"):
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", scarce)
+        with pytest.raises(StoreUnusable, match="cannot be opened: Too many open files"):
+            await SqliteBackend(tmp_path / "a.db").__aenter__()
+    assert len(os.listdir("/proc/self/fd")) == before
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"))
 
 
 async def test_full_disk_rejects_the_whole_batch(tmp_path: Path) -> None:

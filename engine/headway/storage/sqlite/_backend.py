@@ -9,12 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import trio
 from typing_extensions import override
 
-from headway.base import in_forked_child
+from headway.base import ThreadCalls, in_forked_child
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import (
@@ -41,6 +41,7 @@ from headway.storage.sqlite._connect import check_room
 from headway.storage.sqlite._file import OpenedFile, open_file
 from headway.storage.sqlite._history import Bounds, FileWatch, KeptCommits, read_history
 from headway.storage.sqlite._reader import (
+    CONNECTIONS,
     GatheredReads,
     Readers,
     connect_readers,
@@ -108,7 +109,11 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         if self._opened is not None:
             raise StoreUnusable(f"{os.fspath(self._path)} is already open in this SqliteBackend")
         self.rules.lose()
-        self._opened = _Opened(self.rules, *await trio.to_thread.run_sync(self._open, trio.current_time()))
+        with ExitStack() as undo:
+            threads = _threads(undo, self._path)
+            opened = await trio.to_thread.run_sync(self._open, trio.current_time())
+            self._opened = _Opened(self.rules, threads, *opened)
+            undo.pop_all()
         return self
 
     def _open(self, now: float) -> tuple[OpenedFile, list[sqlite3.Connection], KeptCommits, CommitLog, list[Lease]]:
@@ -319,6 +324,7 @@ class _Opened:
     def __init__(
         self,
         rules: Rules,
+        threads: Sequence[ThreadCalls[Any]],
         file: OpenedFile,
         connections: Sequence[sqlite3.Connection],
         kept: KeptCommits,
@@ -329,11 +335,11 @@ class _Opened:
         self.kept = kept
         self.log = log
         self.pulse = Pulse()
-        self.readers = Readers(file.path, connections)
+        self.readers = Readers(file.path, connections, threads[1:])
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
         self.recent = RecentResources()
-        self.writer = GroupWriter(file, rules, kept, log, self.pulse, self._ends)
+        self.writer = GroupWriter(file, rules, kept, log, self.pulse, self._ends, threads[0])
         # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head
@@ -399,6 +405,18 @@ class _Opened:
             await self.writer.close()
             await self.readers.close()
             await trio.to_thread.run_sync(self.file.close)
+
+
+def _threads(undo: ExitStack, path: str | os.PathLike[str]) -> list[ThreadCalls[Any]]:
+    """Return the threads of the writer and the readers. Call this before the file is opened: each has a pipe."""
+    threads: list[ThreadCalls[Any]] = []
+    try:
+        for _ in range(1 + CONNECTIONS):
+            threads.append(ThreadCalls())
+            undo.callback(threads[-1].close)
+    except OSError as error:
+        raise StoreUnusable(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
+    return threads
 
 
 def _closed(path: str) -> Callable[[], HeadwayError]:

@@ -81,14 +81,16 @@ class _Lent(NamedTuple):
 class Readers:
     """The pool of reading connections. `run` lends one to a function in a worker thread."""
 
-    def __init__(self, path: str, connections: Sequence[sqlite3.Connection]) -> None:
+    def __init__(
+        self, path: str, connections: Sequence[sqlite3.Connection], threads: Sequence[ThreadCalls[Any]]
+    ) -> None:
         self.path = path
         self.connections = tuple(connections)
         self._limiter = trio.CapacityLimiter(len(connections))
         # Lists and pages take this one first.
         self.pages = CallerTurns(PAGE_CONNECTIONS)
         # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
-        self._free = [_Lent(each, ThreadCalls()) for each in connections]
+        self._free = [_Lent(*each) for each in zip(connections, threads, strict=True)]
         self._closed = False
         # The last read that failed in SQLite, until `check` has retried it with success. A read that found a damaged
         # resource does not count: the others can be read.

@@ -101,6 +101,7 @@ class GroupWriter:
         log: CommitLog,
         pulse: Pulse,
         before_all: Callable[[], Sequence[Request]],
+        thread: ThreadCalls[int],
     ) -> None:
         self._file = file
         self._rules = rules
@@ -120,7 +121,7 @@ class GroupWriter:
         self._refusal: Callable[[], HeadwayError] | None = None
         self._broken: BatchFailed | None = None
         self.failing = False
-        self._thread: ThreadCalls[int] = ThreadCalls()
+        self._thread = thread
 
     def refuse(self, why: Callable[[], HeadwayError]) -> None:
         """Refuse all further requests; pending ones are still done."""
