@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from contextvars import ContextVar
 from typing import Any
@@ -15,6 +16,7 @@ from headway import rpc
 from headway.api import Call, Cardinality, Handler
 from headway.protobuf import encode
 from headway.rpc.server import Running
+from headway.rpc.server._transport import SocketTransport
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
 
@@ -190,3 +192,58 @@ async def test_call_whose_deadline_has_passed_does_not_run() -> None:
         await raw.flush()
         assert await _status(raw, 1) == str(Status.DEADLINE_EXCEEDED.value)
     assert ran == []
+
+
+def test_interrupt_does_not_lose_a_call_that_begins_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trio would otherwise fail when it wakes the task, which has ended."""
+    follow = SocketTransport._follow
+
+    def interrupted(transport: SocketTransport) -> None:
+        signal.raise_signal(signal.SIGINT)
+        follow(transport)
+
+    async def main() -> None:
+        async with served() as it, connected(it.where) as raw:
+            _send(raw, 1, WAIT, "a")
+            await raw.flush()
+            try:
+                await trio.sleep(20)
+            finally:
+                it.echo.release.set()
+                with trio.CancelScope(shield=True):
+                    await trio.testing.wait_all_tasks_blocked()
+
+    monkeypatch.setattr(SocketTransport, "_follow", interrupted)
+    with pytest.raises(BaseException) as caught:  # noqa: PT011  # or a group of one
+        trio.run(main)
+    assert _is_interrupt(caught.value)
+
+
+def test_interrupt_is_raised_in_a_handler() -> None:
+    """A handler that computes for long can be interrupted."""
+
+    class Busy:
+        def __mapping__(self) -> dict[str, Handler]:
+            async def answer(_: Call, request: Text) -> Text:
+                signal.raise_signal(signal.SIGINT)
+                return request
+
+            return {"/test.Busy/Call": Handler(answer, Cardinality.UNARY_UNARY, Text, Text)}
+
+    async def main() -> None:
+        services: Any = rpc.Services(Busy())
+        async with rpc.open_server(services, ["127.0.0.1:0"]) as server, connected(server.addresses[0]) as raw:
+            _send(raw, 1, "/test.Busy/Call", "a")
+            await raw.flush()
+            await trio.sleep(20)
+            pytest.fail("the handler was not interrupted")
+
+    with pytest.raises(BaseException) as caught:  # noqa: PT011  # or a group of one
+        trio.run(main)
+    assert _is_interrupt(caught.value)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_interrupt, error.exceptions))
+    return isinstance(error, KeyboardInterrupt)

@@ -180,6 +180,7 @@ class Calls(AbstractHandler):
         self._start_task(call)
         return False
 
+    @trio.lowlevel.enable_ki_protection
     async def lead(
         self, more: Callable[[], Awaitable[bool]], follow: Callable[[], None], accepted: deque[Call] | None = None
     ) -> None:
@@ -187,6 +188,8 @@ class Calls(AbstractHandler):
 
         A call runs in this task, and keeps it if it waits. Each other call then gets a task, and ``follow`` starts one
         that leads. So a call that need not wait takes no task, no cancel scope and no turn of the loop.
+
+        A KeyboardInterrupt is raised only in handlers: a call that waits for Trio must be handed to it.
         """
         accepted = self._accepted if accepted is None else accepted
         call: Call | None = None
@@ -247,6 +250,7 @@ class Calls(AbstractHandler):
         call.release()
         self._ended()
 
+    @trio.lowlevel.disable_ki_protection
     async def _answer(self, call: Call) -> None:
         """Answer a call, up to its end, which is sent later if the call is open."""
         stream, request = call.stream, call.request

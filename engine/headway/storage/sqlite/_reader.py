@@ -90,7 +90,7 @@ class Readers:
         # Lists and pages take this one first.
         self.pages = CallerTurns(PAGE_CONNECTIONS)
         # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
-        self._free = [_Lent(*each) for each in zip(connections, threads, strict=True)]
+        self._free = [_Lent(each, thread) for each, thread in zip(connections, threads, strict=True)]
         self._closed = False
         # The last read that failed in SQLite, until `check` has retried it with success. A read that found a damaged
         # resource does not count: the others can be read.
