@@ -11,6 +11,7 @@ import pytest
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 from hpack import Encoder, HPACKError
+from hpack.hpack import encode_integer
 from hyperframe.frame import (
     ContinuationFrame,
     DataFrame,
@@ -301,6 +302,32 @@ def test_fast_decoder_reads_what_hpack_reads(seed: int) -> None:
             return
         assert [tuple(each) for each in ours.read(block)] == expected
         assert ours.header_table.dynamic_entries == theirs.header_table.dynamic_entries
+
+
+def _read(read: Callable[[bytes], Any], block: bytes) -> Any:
+    """Return the headers of a block, or None if hpack or h2 would refuse it."""
+    try:
+        return [tuple(each) for each in read(block)]
+    except (HPACKError, IndexError):
+        return None
+
+
+@pytest.mark.parametrize("begin", [0x00, 0x01, 0x0F, 0x10, 0x1F, 0x40, 0x41, 0x7C, 0x7D, 0x7E, 0x7F])
+@pytest.mark.parametrize("flag", [0, 0x80])
+def test_fast_decoder_reads_values_of_any_length(begin: int, flag: int) -> None:
+    """Lengths of one byte and of more, whole and cut off, as they are or compressed, with names of any index."""
+    for size in (0, 1, 2, *range(120, 134)):
+        first, *more = encode_integer(size, 7)
+        whole = bytes([begin, first | flag, *more]) + b"0" * size
+        for block in (whole, whole[:-1], whole + b"\x01a", whole + b"\x82", b"\x82" + whole, whole + b"\xbe"):
+            ours, theirs = BoundedDecoder(16 << 10), BoundedDecoder(16 << 10)
+            for each in (ours, theirs):
+                each.header_table.add(b"x-a", b"b")
+                each.header_table.add(b"x-c", b"d")
+            read = _read(ours.read, block)
+            assert read == _read(partial(theirs.decode, raw=True), block)
+            if read is not None:
+                assert ours.header_table.dynamic_entries == theirs.header_table.dynamic_entries
 
 
 def test_fast_decoder_bounds_the_size_and_the_resizes() -> None:
