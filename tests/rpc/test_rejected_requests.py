@@ -129,3 +129,17 @@ async def test_stopping_server_rejects_requests_that_wait_for_their_end() -> Non
         async with trio.open_nursery() as nursery, served(grace=0.0) as it:
             await nursery.start(ask, it.where)
     assert seen == [b"405"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_client_that_leaves_before_its_rejection_is_no_failure() -> None:
+    failed: list[BaseException] = []
+    async with served(report=lambda _, error: failed.append(error)) as it:
+        async with connected(it.where) as raw:
+            raw.h2.send_headers(1, GET)
+            raw.h2.send_headers(3, GET)
+            await _until_handled(raw)
+            raw.h2.reset_stream(1)
+            await _until_handled(raw)
+        await trio.testing.wait_all_tasks_blocked()
+    assert failed == []

@@ -259,7 +259,9 @@ class Calls(AbstractHandler):
             return
         head = request.head
         if head.refused is not None:
-            await _reject(call, head.refused, self._limits.wire.keepalive_timeout)
+            # These errors: the client has ended the call, or the connection was lost.
+            with contextlib.suppress(StreamTerminatedError, ProtocolError):
+                await _reject(call, head.refused, self._limits.wire.keepalive_timeout)
             return
         handler = self._services.handler(head.path)
         error = None
