@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import traceback
 from contextvars import ContextVar
@@ -192,6 +193,35 @@ async def test_call_whose_deadline_has_passed_does_not_run() -> None:
         await raw.flush()
         assert await _status(raw, 1) == str(Status.DEADLINE_EXCEEDED.value)
     assert ran == []
+
+
+async def test_handler_knows_its_deadline_before_it_waits() -> None:
+    """What it calls at once is given no more time. The next call of the connection has a deadline of its own."""
+    seen: dict[str, float] = {}
+
+    class Asking:
+        def __mapping__(self) -> dict[str, Handler]:
+            async def answer(_: Call, request: Text) -> Text:
+                seen[request.text] = trio.current_effective_deadline() - trio.current_time()
+                if request.text == "wait":
+                    await trio.sleep_forever()
+                return request
+
+            return {"/test.Asking/Call": Handler(answer, Cardinality.UNARY_UNARY, Text, Text)}
+
+    services: Any = rpc.Services(Asking())
+    async with rpc.open_server(services, ["127.0.0.1:0"]) as server, connected(server.addresses[0]) as raw:
+        for id, text, more in ((1, "soon", {"grpc_timeout": "50S"}), (3, "never", {})):
+            _send(raw, id, "/test.Asking/Call", text, **more)
+            await raw.flush()
+            assert await _status(raw, id) == "0"
+        for id, text, timeout in ((5, "later", "1H"), (7, "wait", "500m")):
+            _send(raw, id, "/test.Asking/Call", text, grpc_timeout=timeout)
+        await raw.flush()
+        assert await _status(raw, 7) == str(Status.DEADLINE_EXCEEDED.value)
+        assert await _status(raw, 5) == "0"
+    assert 0 < seen["wait"] <= 0.5 < seen["soon"] <= 50 < seen["later"] <= 3600
+    assert seen["never"] == math.inf
 
 
 def test_interrupt_does_not_lose_a_call_that_begins_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:

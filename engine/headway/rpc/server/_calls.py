@@ -95,12 +95,6 @@ class Call:
             if self.scope is not None:
                 self.scope.deadline = at
 
-    def wait_in(self, scope: trio.CancelScope) -> None:
-        """Let the scope end the call, unless it has one of its own."""
-        if self.scope is None:
-            self.scope = scope
-            scope.deadline = self.deadline
-
 
 class Calls(AbstractHandler):
     """The calls of one connection, as grpclib's handler. grpclib calls its methods from within `data_received`.
@@ -195,13 +189,12 @@ class Calls(AbstractHandler):
         call: Call | None = None
         try:
             with trio.CancelScope() as scope:
-                while (call := self._next_waiting(accepted)) is None:
+                while (call := self._next_waiting(accepted, scope)) is None:
                     if not await more():
                         return
                 follow()
                 while accepted:
                     self._start_task(accepted.popleft())
-                call.wait_in(scope)
                 await _going_on(call)
             # The scope may have been canceled.
             if call is not None and self._waits_to_conclude(call):
@@ -216,12 +209,13 @@ class Calls(AbstractHandler):
             if call is not None:
                 self._end(call)
 
-    def _next_waiting(self, accepted: deque[Call]) -> Call | None:
-        """Run calls until one waits. Return that one. The others have ended."""
+    def _next_waiting(self, accepted: deque[Call], scope: trio.CancelScope) -> Call | None:
+        """Run calls in a scope, which has the deadline of each, until one waits. Return that. The others have ended."""
         while accepted:
             call = accepted.popleft()
             if accepted is self._accepted and not self._is_ready(call):
                 continue
+            call.scope = scope
             try:
                 call.running = Running(self._answer(call))
                 if call.running.begin() or self._waits_to_conclude(call):
@@ -232,6 +226,10 @@ class Calls(AbstractHandler):
                 self._end(call)
                 raise
             self._end(call)
+            # It belongs to the next one.
+            call.scope = None
+            if scope.deadline != math.inf:
+                scope.deadline = math.inf
         return None
 
     def _fail(self, call: Call, error: Exception) -> None:
