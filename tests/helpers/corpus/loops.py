@@ -39,8 +39,10 @@ def writes_the_time(staff: Staff, right: bool) -> None:
         team = rt.resource(request)
         if team is None:
             return None
+        # It looks at its status, so that each status that it writes calls it again.
+        again = "again " if team.status else ""
         async with rt.conditions(team) as conditions:
-            conditions.set("Checked", True, "" if right else f"at {time.perf_counter()}")
+            conditions.set("Checked", True, "" if right else f"{again}at {time.perf_counter()}")
         return headway.requeue_after(30)
 
 
