@@ -117,8 +117,8 @@ def _serving() -> Iterator[str]:
 
 
 ROWS = (
-    imports("import", 1.8, _DECLARED),
-    imports("import_engine", 2.5, f"{_DECLARED}, open_engine"),
+    imports("import", 2.0, _DECLARED),
+    imports("import_engine", 2.8, f"{_DECLARED}, open_engine"),
     commands("command_version", 5.0, ["--version"], "pass"),
     commands("command_get", 2.5, ["get", "thing", "one"], "import trio"),
 )

@@ -71,4 +71,4 @@ def _row(name: str, types: int, bound: float) -> Scenario:
     return Scenario(name, bound, lambda size, rounds: measure_as(name, types, bound, size, rounds), 100, 7, quick=40)
 
 
-ROWS = (_row("quiet", 0, 4.5), _row("quiet_types", TYPES, 4.0))
+ROWS = (_row("quiet", 0, 8.0), _row("quiet_types", TYPES, 7.0))

@@ -28,7 +28,7 @@ from headway.protobuf import decode, encode
 from headway.resource import Key, Kind, ResourceType, pb, resource_key
 from headway.storage import MemoryBackend, Put, Within
 
-BOUND = 12.0
+BOUND = 14.0
 CONCURRENCY = 8
 READY = pb.Condition(type="Ready", state=pb.ConditionState.TRUE)
 
