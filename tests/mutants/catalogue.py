@@ -262,22 +262,15 @@ MUTANTS = (
     Mutant(
         "a look in a task that no reconcile has started does not count",
         "resource/_stored.py",
-        "default=ANY_WORK)",
-        "default=None)",
+        "(looking := stored._looking) is not None",
+        "(looking := LOOKING.get()) is not None",
         "run/test_own_statuses.py",
     ),
     Mutant(
-        "a look in a task that another reconcile has started counts only for that one",
-        "reconcile/_request.py",
-        "return self._reconciling if is_within(self._reconciling.task) else ANY_WORK",
-        "return self._reconciling",
-        "run/test_own_statuses.py",
-    ),
-    Mutant(
-        "the look of a mapper counts for the reconcile of its key",
-        "run/_mapping.py",
-        "        LOOKING.set(None)\n",
-        "",
+        "a look at a copy without changes does not count",
+        "resource/_resource.py",
+        "        made._looking = self._looking\n",
+        "        made._looking = None\n",
         "run/test_own_statuses.py",
     ),
     Mutant(
@@ -304,7 +297,7 @@ MUTANTS = (
     Mutant(
         "a status on another resource is taken for an own one",
         "reconcile/_request.py",
-        "self._own() if key == self.key and type == self.type and is_within",
+        "self.own() if key == self.key and type == self.type and is_within",
         "self._own() if is_within",
         "run/test_own_statuses.py",
     ),

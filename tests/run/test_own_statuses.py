@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from functools import partial
 from threading import Thread
 
@@ -252,11 +253,14 @@ async def test_c6_own_status_causes_another_reconcile_if_a_task_of_another_has_l
 async def test_c6_own_status_causes_another_reconcile_if_a_thread_has_looked_at_it_for_one(
     autojump_clock: MockClock, indexed: bool
 ) -> None:
-    """The thread has no context of the reconcile."""
+    """A thread of Trio's has the context of its caller, and any other one has the resource that was read there."""
     staff = Stating()
 
     async def look(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
-        read = partial(rt.cache.index, staff.by_status, True) if indexed else partial(getattr, team, "status")
+        if indexed:
+            read = partial(copy_context().run, rt.cache.index, staff.by_status, True)
+        else:
+            read = partial(getattr, team, "status")
         thread = Thread(target=read)
         thread.start()
         thread.join()
@@ -266,6 +270,25 @@ async def test_c6_own_status_causes_another_reconcile_if_a_thread_has_looked_at_
         await staff.write_team("core", "ada")
         await staff.wait_idle()
     assert staff.runs == [("ada",)] * 2
+
+
+async def test_c6_own_status_causes_another_reconcile_if_one_looks_at_what_an_earlier_one_has_kept(
+    autojump_clock: MockClock,
+) -> None:
+    staff, kept = Stating(), list[headway.Resource[Team]]()
+
+    async def look(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        kept.append(team.original())
+        if team.data.members == ["bob"]:
+            assert not kept[0].status
+
+    staff.before = look
+    async with staff.open():
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+        await staff.write_team("core", "bob")
+        await staff.wait_idle()
+    assert staff.runs == [("ada",), ("bob",), ("bob",)]
 
 
 async def test_c6_looks_of_mappers_and_predicates_are_none_of_a_reconcile(autojump_clock: MockClock) -> None:

@@ -25,6 +25,7 @@ from headway.protobuf import Payload, copy_message, decode, encode, equal, holds
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    LOOKING,
     AnyMessage,
     Kind,
     Resource,
@@ -108,6 +109,7 @@ class Projected(Stored, Generic[S]):
     def __init__(self, type: Projection[S], message: pb.Resource) -> None:
         self.type = type
         self._message = message
+        self._looking = LOOKING.get()
         self._data: S | None = None
 
     @property
@@ -146,7 +148,9 @@ class Projected(Stored, Generic[S]):
 
     def original(self) -> Projected[S]:
         """Return this part as it was read, without any change to its payload."""
-        return Projected(self.type, self._message)
+        made = Projected(self.type, self._message)
+        made._looking = self._looking
+        return made
 
     def __repr__(self) -> str:
         return f"<Projected {self.id} as {self.type.payload.__name__}, read-only>"

@@ -34,7 +34,7 @@ from headway.reconcile import (
     SecretReads,
     redact_reads,
 )
-from headway.resource import ANY_WORK, LOOKING, Key, Resource, ResourceId
+from headway.resource import LOOKING, Key, Resource, ResourceId
 
 _LASTED = 60.0
 """A daemon that raises after this many seconds is called again with the delay of a first failure."""
@@ -144,7 +144,7 @@ class Daemons:
     ) -> None:
         # A reconcile started this task, but the daemon's writes and reads are not that reconcile's.
         RECONCILING.set(None)
-        LOOKING.set(ANY_WORK)
+        LOOKING.set(None)
         READING.set(reads)
         if reads is not None:
             reads.keep(resource)

@@ -15,7 +15,6 @@ from headway.reconcile._request import CONTROLLER as CONTROLLER
 from headway.reconcile._request import MAPPING as MAPPING
 from headway.reconcile._request import RECONCILING as RECONCILING
 from headway.reconcile._request import KeyAtWork as KeyAtWork
-from headway.reconcile._request import LooksOfWorker as LooksOfWorker
 from headway.reconcile._request import NotDue as NotDue
 from headway.reconcile._request import OwnStatuses as OwnStatuses
 from headway.reconcile._request import Reason as Reason

@@ -15,7 +15,7 @@ from headway.base import is_within
 from headway.errors import InvalidArgument
 from headway.protobuf import Payload
 from headway.queue import Dequeued
-from headway.resource import ANY_WORK, Key, Kind, LooksAtStatuses, ResourceId, Stored, TypeName
+from headway.resource import Key, ResourceId, TypeName
 
 P = TypeVar("P", bound=Payload, default=Any)
 
@@ -133,6 +133,7 @@ class Reconciling(KeyAtWork):
     All tasks of the reconcile share it.
 
     Attributes:
+        began: when the reconcile began, on Trio's clock.
         dequeued: the key as it was dequeued, with its attempt and reasons; None before the first.
         reads: what it has read, for the journal (`cache.READING`). All keys of a worker share the list.
         writes: its first acknowledged writes, for the journal.
@@ -143,7 +144,19 @@ class Reconciling(KeyAtWork):
     """
 
     __slots__ = (
-        *("_left", "_outputs", "_outputs_of", "_stops", "dequeued", "reads", "scope", "statuses", "task", "type"),
+        *(
+            "_left",
+            "_outputs",
+            "_outputs_of",
+            "_stops",
+            "began",
+            "dequeued",
+            "reads",
+            "scope",
+            "statuses",
+            "task",
+            "type",
+        ),
         *("writes", "wrote"),
     )
 
@@ -152,6 +165,7 @@ class Reconciling(KeyAtWork):
         self.type = type
         self.statuses: OwnStatuses | None = None
         self.wrote = False
+        self.began = 0.0
         self.dequeued: Dequeued[Key, Reason] | None = None
         self.reads: list[Any] = []
         self.writes: list[Any] = []
@@ -174,19 +188,10 @@ class Reconciling(KeyAtWork):
 
         A task that the reconcile has left in another nursery is none of its own: it may go on for the next key.
         """
-        return self._own() if key == self.key and type == self.type and is_within(self.task) else None
+        return self.own() if key == self.key and type == self.type and is_within(self.task) else None
 
-    def look(self, at: Stored) -> None:
-        """Note that the reconcile has read the status or the version of a resource, or all of it."""
-        if (key := self.key) is not None and at.name == key[2] and at.id.key == key:
-            self.look_at_all(at.id.type.unversioned)
-
-    def look_at_all(self, kind: Kind) -> None:
-        """Note that the reconcile has read something that the statuses of all resources of a kind determine."""
-        if self.type is not None and kind == self.type.unversioned:
-            self._own().looked = True
-
-    def _own(self) -> OwnStatuses:
+    def own(self) -> OwnStatuses:
+        """Return what it has to do with its own status, which begins with this call if there was nothing."""
         if self.statuses is None:
             self.statuses = OwnStatuses()
         return self.statuses
@@ -205,27 +210,6 @@ class Reconciling(KeyAtWork):
         self._stops -= 1
         if not self._stops:
             self.scope.deadline = now + self._left
-
-
-class LooksOfWorker:
-    """A receiver of the looks of a worker's task, and of all tasks that have inherited its context.
-
-    Those of its current reconcile are known. Others may have been left behind, or be threads.
-    """
-
-    def __init__(self, reconciling: Reconciling) -> None:
-        self._reconciling = reconciling
-
-    def look(self, at: Stored) -> None:
-        """Note that the status or the version of a resource has been read, or all of it."""
-        self._receiver().look(at)
-
-    def look_at_all(self, kind: Kind) -> None:
-        """Note that something has been read that the statuses of all resources of a kind determine."""
-        self._receiver().look_at_all(kind)
-
-    def _receiver(self) -> LooksAtStatuses:
-        return self._reconciling if is_within(self._reconciling.task) else ANY_WORK
 
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)

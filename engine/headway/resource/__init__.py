@@ -82,12 +82,9 @@ from headway.resource._resource import check_fields as check_fields
 from headway.resource._scoped import ScopedType as ScopedType
 from headway.resource._scoped import is_form_of as is_form_of
 from headway.resource._statuses import Statuses as Statuses
-from headway.resource._stored import ANY_WORK as ANY_WORK
-from headway.resource._stored import AT_WORK as AT_WORK
 from headway.resource._stored import LOOKING as LOOKING
 from headway.resource._stored import LooksAtStatuses as LooksAtStatuses
 from headway.resource._stored import Stored as Stored
-from headway.resource._stored import end_work as end_work
 from headway.resource._stored import look_at as look_at
 from headway.resource._stored import shared_message as shared_message
 from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS

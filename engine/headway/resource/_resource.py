@@ -14,7 +14,7 @@ from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
 from headway.resource._ids import ResourceId, finalizers, set_finalizers
 from headway.resource._statuses import Statuses
-from headway.resource._stored import AT_WORK, LOOKING, Stored, look_at
+from headway.resource._stored import LOOKING, Stored, look_at
 from headway.resource._unreadable import is_unreadable, unreadable_error
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Resource(Stored, Generic[T]):
     def __init__(self, type: ResourceType[T], message: pb.Resource, decoded: T | None = None) -> None:
         self.type = type
         self._message = message
+        self._looking = LOOKING.get()
         self._data = decoded
         self._metadata: dict[str, str] | None = None
         # The owner that was assigned.
@@ -123,7 +124,7 @@ class Resource(Stored, Generic[T]):
     def message(self) -> pb.Resource:
         """Return this resource as a new wire message. It shares no mutable state with the resource."""
         # Like `look_at`, without the call.
-        if AT_WORK and (looking := LOOKING.get()) is not None:
+        if (looking := self._looking) is not None:
             looking.look(self)
         made = copy_message(self._message)
         if self._metadata is not None:
@@ -146,7 +147,9 @@ class Resource(Stored, Generic[T]):
 
     def original(self) -> Resource[T]:
         """Return this resource as it was made or read, without your later changes."""
-        return Resource(self.type, self._message)
+        made = Resource(self.type, self._message)
+        made._looking = self._looking
+        return made
 
     def copy(self) -> Resource[T]:
         """Return a copy of this resource, including your changes."""

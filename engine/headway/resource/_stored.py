@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, Protocol, SupportsIndex
+from typing import Any, Protocol
 
 from headway._gen.headway.resource import v1 as pb
 from headway.resource._ids import Kind, ResourceId, TypeName, is_marked, resource_id
@@ -26,42 +26,11 @@ class LooksAtStatuses(Protocol):
         ...
 
 
-AT_WORK: dict[str, list[LooksAtStatuses]] = {}
-"""The reconciles in progress in this process, by the names of their resources. Only the workers change it."""
+LOOKING: ContextVar[LooksAtStatuses | None] = ContextVar("headway.looking", default=None)
+"""The receiver of the looks at what the current task reads; None if no reconcile depends on them.
 
-
-def end_work(name: str, work: LooksAtStatuses) -> None:
-    """Remove a reconcile that has ended."""
-    works = AT_WORK[name]
-    works.remove(work)
-    if not works:
-        del AT_WORK[name]
-
-
-class AnyWork:
-    """A receiver of looks that passes them to all reconciles in progress, because any of them may have asked for them.
-
-    A reconcile may ask a task that it has not started, or a thread. Any thread may call the methods.
-    """
-
-    def look(self, at: Stored) -> None:
-        """Note that the status or the version of a resource has been read, or all of it."""
-        for work in tuple(AT_WORK.get(at.name, ())):
-            work.look(at)
-
-    def look_at_all(self, kind: Kind) -> None:
-        """Note that something has been read that the statuses of all resources of a kind determine."""
-        for works in tuple(AT_WORK.values()):
-            for work in tuple(works):
-                work.look_at_all(kind)
-
-
-ANY_WORK = AnyWork()
-
-LOOKING: ContextVar[LooksAtStatuses | None] = ContextVar("headway.looking", default=ANY_WORK)
-"""The receiver of the looks of the current task; None if no reconcile depends on them.
-
-Set once in each worker's task. The tasks that a reconcile starts inherit it.
+Set once in each worker's task. The tasks that a reconcile starts inherit it. A resource keeps the receiver of the task
+that has read it, so a look counts in whatever task or thread it happens.
 """
 
 
@@ -69,10 +38,11 @@ class Stored:
     """The common base class of `Resource` and `Projected`."""
 
     # Invariant: the store and caches share the message in `_message`. It is never changed.
-    __slots__ = ("_message",)
+    __slots__ = ("_looking", "_message")
 
     type: _Named
     _message: pb.Resource
+    _looking: LooksAtStatuses | None
 
     @property
     def carried_secrets(self) -> tuple[str | bytes, ...]:
@@ -123,14 +93,16 @@ class Stored:
         """True if the resource was marked for deletion when it was read, so that only its finalizers keep it stored."""
         return is_marked(self._message.metadata)
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+    def __getstate__(self) -> object:
+        # Of a copy, or of a pickle, nothing is known: making it is a look.
         look_at(self)
-        return super().__reduce_ex__(protocol)
+        slots: dict[str, Any] = super().__getstate__()[1]  # type: ignore[index]
+        return None, {**slots, "_looking": None}
 
 
 def look_at(stored: Stored) -> None:
-    """Note that the current task looks at what the write of a status changes in a resource."""
-    if AT_WORK and (looking := LOOKING.get()) is not None:
+    """Note a look at what the write of a status changes in a resource."""
+    if (looking := stored._looking) is not None:
         looking.look(stored)
 
 

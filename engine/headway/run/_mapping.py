@@ -12,7 +12,7 @@ from headway.controller import Definition
 from headway.journal import ControllerJournal
 from headway.mapper import MapQueue
 from headway.reconcile import MAPPING, Lifetimes
-from headway.resource import LOOKING, TypeName
+from headway.resource import TypeName
 from headway.run._change_mapper import ChangeMapper, SupportsAdd
 from headway.run._mapping_retries import STEP, TURN, MappingRetries
 from headway.run._own_writes import SelfTriggers
@@ -108,7 +108,6 @@ class RunMapping:
         """
         at_work, map_change = self.mapper.at_work, self.mapper.map_change
         MAPPING.set(at_work)
-        LOOKING.set(None)
         step, clock = 0, trio.lowlevel.current_clock().current_time
         until = clock() + TURN
         complete = asked = 0

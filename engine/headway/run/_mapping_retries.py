@@ -14,7 +14,7 @@ from headway.controller import Definition
 from headway.events import MappingFailed
 from headway.mapper import FailedChanges, MapItem, MapQueue
 from headway.reconcile import MAPPING, Reason
-from headway.resource import LOOKING, Key, TypeName, redact_error, secret_types
+from headway.resource import Key, TypeName, redact_error, secret_types
 from headway.run._change_mapper import ChangeMapper
 
 STEP = 500
@@ -114,7 +114,6 @@ class MappingRetries:
         """Retry each change when it is due, until canceled."""
         at_work, clock = self._mapper.at_work, trio.lowlevel.current_clock().current_time
         MAPPING.set(at_work)
-        LOOKING.set(None)
         while True:
             due = self._changes.next_due()
             with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):

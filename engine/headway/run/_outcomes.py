@@ -14,7 +14,7 @@ from headway.events import Reconciled, Report, SelfTriggered, receives_successes
 from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import NotDue, OwnStatuses, Reason, Reconciling, RequeueAfter, trace_id_of
-from headway.resource import Key, ResourceId, end_work
+from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
 from headway.run._status import NotDone, Results
 
@@ -68,7 +68,6 @@ class Outcomes:
             reconciling.statuses = None
         if self._self_triggers.loops:
             self._self_triggers.ended(key, wrote=reconciling.wrote)
-        end_work(key[2], reconciling)
         reconciling.key, reconciling.wrote = None, False
         now = trio.current_time()
         if type(result) is NotDue and error is None:

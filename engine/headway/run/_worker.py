@@ -16,7 +16,6 @@ from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import (
     RECONCILING,
     Find,
-    LooksOfWorker,
     Reason,
     Reconciling,
     Request,
@@ -24,7 +23,7 @@ from headway.reconcile import (
     Runtime,
     SecretReads,
 )
-from headway.resource import AT_WORK, LOOKING, Key, ResourceId, end_work, secret_types
+from headway.resource import LOOKING, Key, ResourceId, secret_types
 from headway.run._at_work import AtWork
 from headway.run._contexts import restore_context
 from headway.run._invalid_result import invalid_result
@@ -79,19 +78,14 @@ class Worker:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling(type=self._type)
         RECONCILING.set(reconciling)
-        LOOKING.set(LooksOfWorker(reconciling))
+        LOOKING.set(self.at_work)
         reconciling.task = trio.lowlevel.current_task()
-        self.at_work.tasks[reconciling.task] = reconciling
         if self._secret:
             READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
         clean, dequeued = copy_context(), await self._queue.dequeue()
-        try:
-            while dequeued is not None:
-                dequeued = await self._work_on(dequeued, reconciling, clean)
-        finally:
-            if reconciling.key is not None:
-                end_work(reconciling.key[2], reconciling)
+        while dequeued is not None:
+            dequeued = await self._work_on(dequeued, reconciling, clean)
 
     def _note_versions(self, reconciling: Reconciling) -> None:
         """Note the versions of what the worker reads, for a number of reconciles. Called in the task of the worker."""
@@ -137,9 +131,9 @@ class Worker:
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
                         reconciling.key, reconciling.dequeued = key, dequeued
-                        AT_WORK.setdefault(key[2], []).append(reconciling)
+                        reconciling.began = began
                         try:
-                            result, error = await self._call(dequeued, id, began, clean)
+                            result, error = await self._call(dequeued, id, reconciling, clean)
                         except BaseException as raised:
                             canceled = raised
                             raise
@@ -187,11 +181,11 @@ class Worker:
         return error.with_traceback(next(leaves(canceled)).__traceback__)
 
     async def _call(
-        self, dequeued: Dequeued[Key, Reason], id: ResourceId, began: float, clean: Context
+        self, dequeued: Dequeued[Key, Reason], id: ResourceId, reconciling: Reconciling, clean: Context
     ) -> tuple[RequeueAfter | None, Exception | None]:
         """Call the reconciler. Return its result and its exception."""
         key = dequeued.key
-        self._started[key] = began
+        self._started[key] = reconciling
         secrets = READING.get() if self._secret else None
         if isinstance(secrets, SecretReads):
             secrets.forget()
@@ -209,8 +203,7 @@ class Worker:
             error = ordinary(raised)
             if error is None:
                 raise
-            if (reconciling := RECONCILING.get()) is not None:
-                self._note_versions(reconciling)
+            self._note_versions(reconciling)
             return None, error
         finally:
             del self._started[key]
@@ -218,8 +211,7 @@ class Worker:
                 await restore_context(clean)
         if result is None or isinstance(result, RequeueAfter):
             return result, None
-        if (reconciling := RECONCILING.get()) is not None:
-            self._note_versions(reconciling)
+        self._note_versions(reconciling)
         return None, invalid_result(self._definition.full_name, result)
 
 
