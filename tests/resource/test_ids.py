@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.protobuf import decode, encode
-from headway.resource import Position, ResourceId, TypeName, pb, position, resource_id, resource_key, type_name
+from headway.resource import (
+    Position,
+    ResourceId,
+    TypeName,
+    pb,
+    position,
+    resource_id,
+    resource_key,
+    same_owner,
+    type_name,
+)
 
 TEAM = TypeName("staff", "v1", "Team")
 
@@ -78,3 +89,28 @@ def test_position_survives_a_round_trip_through_its_message(given: Position) -> 
     """This includes the absence of a position."""
     assert position(decode(pb.Position, encode(given.message()))) == given
     assert position(None) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "is_same"),
+    [
+        (ResourceId(TEAM, "core", "p", "n", "u"), True),
+        (ResourceId(TEAM, "core", "p", "n"), True),
+        (ResourceId(TEAM._replace(version="v2"), "core", "p", "n", "u"), True),
+        (ResourceId(TEAM, "core", "p", "n", "other"), False),
+        (ResourceId(TEAM, "other", "p", "n", "u"), False),
+        (ResourceId(TEAM, "core", "other", "n", "u"), False),
+        (ResourceId(TEAM, "core", "p", "other", "u"), False),
+        (ResourceId(TEAM._replace(kind="Other"), "core", "p", "n", "u"), False),
+        (ResourceId(TEAM._replace(group="other"), "core", "p", "n", "u"), False),
+    ],
+)
+def test_same_owner_is_in_every_version_and_in_every_incarnation_if_none_is_named(
+    given: ResourceId, is_same: bool
+) -> None:
+    stored = ResourceId(TEAM, "core", "p", "n", "u").message()
+    assert same_owner(given.message(), stored) is is_same
+    assert same_owner(stored, stored)
+    assert not same_owner(None, stored)
+    assert not same_owner(given.message(), None)
+    assert same_owner(None, None)

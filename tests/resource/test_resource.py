@@ -142,6 +142,24 @@ def test_message_of_a_resource_shares_no_mutable_part(looked_at: bool) -> None:
     assert resource.message() == shared
 
 
+def test_message_of_a_new_resource_shares_no_part_with_its_type_or_its_owner() -> None:
+    boss = NOTE.view(stored_message())
+    before = encode(boss.message()), encode(NOTE.message), encode(NOTE.tenancy)
+    made = NOTE.new("two", Note(text="a"), owner=boss).message()
+    assert made.id is not None
+    assert made.owner is not None
+    for id in (made.id, made.owner):
+        assert id.type is not None
+        assert id.tenancy is not None
+        id.name = id.type.kind = id.tenancy.namespace = "changed"
+    assert (encode(boss.message()), encode(NOTE.message), encode(NOTE.tenancy)) == before
+
+
+def test_owner_of_a_new_resource_has_the_version_as_which_it_was_read() -> None:
+    """It may be stored as another one."""
+    assert NOTE.new("two", owner=NOTE_V2.view(stored_message())).owner == NOTE_V2.id("one", uid="u")
+
+
 def test_message_contains_changes_of_data_and_metadata_but_not_of_status() -> None:
     """A status is written by its own verb."""
     resource = NOTE.view(stored_message())

@@ -83,6 +83,27 @@ async def test_unchanged_apply_makes_no_call_and_returns_the_cached_state(autoju
     await Applying(work).run()
 
 
+async def test_unchanged_apply_leaves_what_it_is_given_and_what_is_cached(autojump_clock: MockClock) -> None:
+    """It keeps the stored finalizers and the stored owner, which the given resource lacks."""
+
+    async def work(staff: Applying, rt: headway.Runtime) -> None:
+        account = rt.cache.get(staff.account, "ada")
+        assert account is not None
+        account.finalizers |= {"cleanup"}
+        await rt.client.write(account)
+        wanted = staff.ada()
+        assert (await rt.client.apply(wanted)).finalizers == {"cleanup"}
+        assert wanted == staff.ada()
+        changed = staff.ada()
+        changed.metadata["color"] = "blue"
+        assert (await rt.client.apply(changed)).metadata["color"] == "blue"
+        cached = rt.cache.get(staff.account, "ada")
+        assert cached is not None
+        assert cached.metadata == {"color": "blue", "finalizers": "cleanup"}
+
+    await Applying(work).run()
+
+
 async def test_apply_of_a_difference_is_written(autojump_clock: MockClock) -> None:
     """The next one finds the write in the cache (C5)."""
 

@@ -36,6 +36,7 @@ from headway.resource import (
     is_marked,
     pb,
     position,
+    request_id,
     resource_key,
 )
 
@@ -291,7 +292,7 @@ class Client(Watching):
             observed_generation=observed_generation or resource.generation,
             conditions=[*conditions],  # the server stores copies
         )
-        request = pb.WriteStatusRequest(id=resource.id.message(), key=key, status=status)
+        request = pb.WriteStatusRequest(id=request_id(resource), key=key, status=status)
         reply = await self._call(self._resources.write_status, request, write=True)
         stored = self._stored(reply)
         if self._writes is not None or reply.position is None:

@@ -120,7 +120,7 @@ def merge_and_compare(type: ResourceType[Any], stored: pb.Resource, wanted: pb.R
 
 def _keep_unknown_fields(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
     """Give a resource the unknown fields of the stored payload. Return True if the two payloads are then equal."""
-    if stored.data == wanted.data:
+    if equal(stored.data, wanted.data):
         return True
     there, given = Resource(type, stored).data, Resource(type, wanted).data
     # Equal messages may differ in their bytes, for example in the order of a map.

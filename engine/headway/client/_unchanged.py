@@ -11,7 +11,7 @@ import trio
 from headway.client._create_apply import keep_stored
 from headway.errors import PayloadError
 from headway.protobuf import Payload
-from headway.resource import Resource, pb
+from headway.resource import Resource, pb, shared_message
 
 T = TypeVar("T", bound=Payload)
 
@@ -67,8 +67,14 @@ class Unchanged:
             return None
         stored = self._cached(wanted, self._read)
         try:
-            same = stored is not None and keep_stored(wanted.type, stored, wanted.message())
+            same = stored is not None and keep_stored(wanted.type, stored, _draft(wanted))
         except PayloadError:
             # The apply reports it, if the store has it too.
             return None
         return Resource(wanted.type, stored) if same and stored is not None else None
+
+
+def _draft(wanted: Resource[Any]) -> pb.Resource:
+    """Return a resource as a message with metadata of its own. Its other parts are shared, and must not be changed."""
+    its = shared_message(wanted)
+    return wanted.changed(pb.Resource(id=its.id, owner=its.owner, metadata=dict(its.metadata), data=its.data))

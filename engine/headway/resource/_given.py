@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from headway._gen.headway.resource import v1 as pb
 from headway.base import repr_text
 from headway.errors import InvalidArgument
 from headway.resource._ids import ResourceId, quoted, unicode_problem
-from headway.resource._stored import Stored
+from headway.resource._stored import Stored, shared_id
 
 
-def owner_id(of: str, owner: object) -> ResourceId:
+def owner_message(of: object, owner: object) -> pb.Id:
+    """Return the id of an owner as a wire message, which must not be changed. Raises the errors of `owner_id`."""
+    return shared_id(owner) if isinstance(owner, Stored) else owner_id(of, owner).message()
+
+
+def owner_id(of: object, owner: object) -> ResourceId:
     """Return the id of an owner. Raises InvalidArgument unless it is a resource or its id."""
     id = owner.id if isinstance(owner, Stored) else owner
     if not isinstance(id, ResourceId):
@@ -36,6 +42,8 @@ def text_map(of: object, given: Any) -> dict[str, str]:
             raise InvalidArgument(
                 f"{of}: metadata[{key!r}] is {repr_text(value)}: it must be a string, such as {example}"
             )
+        if key.isascii() and value.isascii():
+            continue
         if problem := unicode_problem("metadata key", key) or unicode_problem(f"metadata[{quoted(key)}]", value):
             raise InvalidArgument(f"{of}: {problem}")
     return dict(given)

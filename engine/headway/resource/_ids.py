@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ulid_transform import ulid_to_timestamp
 
 from headway._gen.headway.resource import v1 as pb
+from headway.protobuf import equal
 
 Kind = tuple[str, str]
 """A type without its version, as (group, kind). All versions of a kind share one table and one set of names."""
@@ -52,7 +53,8 @@ def type_name(message: pb.Type | None) -> TypeName:
     """Return the name in a wire message. If the message is None, all parts of the name are empty."""
     if message is None:
         return TypeName("", "", "")
-    return TypeName(message.group, message.group_version, message.kind)
+    # A call of the class would run a function of Python, as below.
+    return tuple.__new__(TypeName, (message.group, message.group_version, message.kind))
 
 
 class ResourceId(NamedTuple):
@@ -109,13 +111,13 @@ def same_owner(given: pb.Id | None, stored: pb.Id | None) -> bool:
 
     The versions of the two types may differ. If ``given`` has no uid, only the names are compared.
     """
-    if given is None or stored is None:
+    if given is None or stored is None or given is stored:
         return given is stored
     return (
         given.uid in ("", stored.uid)
         and given.name == stored.name
-        and type_name(given.type).unversioned == type_name(stored.type).unversioned
-        and given.tenancy == stored.tenancy
+        and (given.type is stored.type or type_name(given.type).unversioned == type_name(stored.type).unversioned)
+        and equal(given.tenancy, stored.tenancy)
     )
 
 
@@ -126,7 +128,8 @@ def resource_id(message: pb.Id | None) -> ResourceId:
     tenancy = message.tenancy
     if tenancy is None:
         return ResourceId(type_name(message.type), message.name, uid=message.uid)
-    return ResourceId(type_name(message.type), message.name, tenancy.partition, tenancy.namespace, message.uid)
+    values = (type_name(message.type), message.name, tenancy.partition, tenancy.namespace, message.uid)
+    return tuple.__new__(ResourceId, values)
 
 
 def resource_key(resource: pb.Resource) -> Key:

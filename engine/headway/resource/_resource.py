@@ -12,7 +12,7 @@ from headway.base import did_you_mean
 from headway.errors import PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
-from headway.resource._ids import ResourceId, finalizers, set_finalizers
+from headway.resource._ids import ResourceId, finalizers, resource_id, set_finalizers
 from headway.resource._statuses import Statuses
 from headway.resource._stored import LOOKING, Stored, look_at
 from headway.resource._unreadable import is_unreadable, unreadable_error
@@ -75,7 +75,10 @@ class Resource(Stored, Generic[T]):
         A mutate hook may assign a missing owner. Without a uid it is the incarnation that exists when the
         write is committed. Assignment raises InvalidArgument for anything but a resource or its id.
         """
-        return self._owner or super().owner
+        if self._owner is not None:
+            return self._owner
+        owner = self._message.owner
+        return None if owner is None else resource_id(owner)
 
     @owner.setter
     def owner(self, owner: Resource[Any] | ResourceId) -> None:
@@ -126,7 +129,10 @@ class Resource(Stored, Generic[T]):
         # Like `look_at`, without the call.
         if (looking := self._looking) is not None:
             looking.look(self)
-        made = copy_message(self._message)
+        return self.changed(copy_message(self._message))
+
+    def changed(self, made: pb.Resource) -> pb.Resource:
+        """Make your changes in a copy of the message, and return it."""
         if self._metadata is not None:
             made.metadata = text_map(self.id, self._metadata)
         if self._owner is not None:

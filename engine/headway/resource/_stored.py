@@ -57,7 +57,8 @@ class Stored:
         tenancy = id.tenancy
         if tenancy is None:
             return ResourceId(self.type.name, id.name, uid=id.uid)
-        return ResourceId(self.type.name, id.name, tenancy.partition, tenancy.namespace, id.uid)
+        # A call of the class would run a function of Python.
+        return tuple.__new__(ResourceId, (self.type.name, id.name, tenancy.partition, tenancy.namespace, id.uid))
 
     @property
     def name(self) -> str:
@@ -104,6 +105,20 @@ def look_at(stored: Stored) -> None:
     """Note a look at what the write of a status changes in a resource."""
     if (looking := stored._looking) is not None:
         looking.look(stored)
+
+
+def request_id(stored: Stored) -> pb.Id:
+    """Return the id of a resource for a request, which the service may complete. It shares its parts."""
+    its = shared_id(stored)
+    return pb.Id(uid=its.uid, name=its.name, type=its.type, tenancy=its.tenancy)
+
+
+def shared_id(stored: Stored) -> pb.Id:
+    """Return the id of a resource as a wire message, which must not be changed."""
+    id = stored._message.id
+    if id is None or id.tenancy is None or id.type is None or id.type.group_version != stored.type.name.version:
+        return stored.id.message()
+    return id
 
 
 def shared_message(stored: Stored) -> pb.Resource:

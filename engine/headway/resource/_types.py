@@ -14,7 +14,7 @@ from headway.base import Range, checked
 from headway.errors import DeclarationError, InvalidArgument
 from headway.protobuf import Payload, bind_name, encode, module_name, redecorated_problem
 from headway.resource._columns import Columns, columns_problem
-from headway.resource._given import owner_id, text_map
+from headway.resource._given import owner_message, text_map
 from headway.resource._hooks import Hooks, with_rules_of_headway
 from headway.resource._ids import (
     DEFAULT_TENANCY,
@@ -114,12 +114,18 @@ class ResourceType(Generic[T]):
         Raises:
             InvalidArgument: A name is invalid, or the scope doesn't have a given unit.
         """
+        partition, namespace = self._checked_units(name, partition, namespace)
+        # A call of the class would run a function of Python.
+        return tuple.__new__(ResourceId, (self.name, name, partition, namespace, uid))
+
+    def _checked_units(self, name: str, partition: str, namespace: str) -> tuple[str, str]:
+        """Return the complete tenancy units of a resource. Refuse them, or its name, if they are invalid."""
         default_partition, default_namespace = self.default_units
-        id = ResourceId(self.name, name, partition or default_partition, namespace or default_namespace, uid)
-        problem = name_problem("name", name) or self.tenancy_problem(id.partition, id.namespace)
+        partition, namespace = partition or default_partition, namespace or default_namespace
+        problem = name_problem("name", name) or self.tenancy_problem(partition, namespace)
         if problem:
             raise InvalidArgument(f"{self.name}: {problem}")
-        return id
+        return partition, namespace
 
     @checked(InvalidArgument, partition="'default'", namespace="'sales'", name_prefix="'team-'", metadata="'tier=gold'")
     def within(
@@ -199,11 +205,16 @@ class ResourceType(Generic[T]):
         payload = self.payload() if data is None else data
         self.check_payload(payload)
         check_fields(payload)
+        partition, namespace = self._checked_units(name, partition, namespace)
+        tenancy = self.tenancy
+        if (partition, namespace) != self.default_units:
+            tenancy = pb.Tenancy(partition=partition, namespace=namespace)
         return Resource(
             self,
             pb.Resource(
-                id=self.id(name, partition=partition, namespace=namespace).message(),
-                owner=None if owner is None else owner_id(str(self.name), owner).message(),
+                # Resources share what is never changed.
+                id=pb.Id(name=name, type=self.message, tenancy=tenancy),
+                owner=None if owner is None else owner_message(self.name, owner),
                 metadata={} if metadata is None else text_map(self.name, metadata),
                 data=AnyMessage(type_url=self.type_url, value=encode(payload)),
             ),

@@ -59,7 +59,9 @@ class PrimedRun:
 
     def hold(self) -> Hold | None:
         """Return the first write that holds back every key until its outcome is known, or None."""
-        writes = (self.writes, *self.ownership.further_writes())
+        if not (further := self.ownership.further_writes()):
+            return self.writes.hold
+        writes = (self.writes, *further)
         return min((each.hold for each in writes if each.hold is not None), default=None, key=lambda each: each.since)
 
     def mapped(self) -> int:
