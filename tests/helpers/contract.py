@@ -11,13 +11,12 @@ from headway.cache import CacheReader
 from headway.controller import Definition
 from headway.engine import Host, built_in
 from headway.events import DeletionsUnknown, Primed, RunEnded, RunStarted, ignore
-from headway.resource import Key, Kind, Registry, ResourceType, TypeName, pb, position
+from headway.resource import Key, Kind, Registry, ResourceType, TypeName, pb, position, unseen
 from headway.storage import Fence, MemoryBackend
 from headway.testing import Call, ScriptedChannel
 from tests.helpers.lost_history import LostHistory
 from tests.helpers.pools import PoolsApp
 from tests.helpers.truth import Commit, Record, RecordingBackend, RecordingSqlite
-from tests.helpers.unseen import unseen
 
 
 def builtin() -> Iterator[Definition]:

@@ -12,9 +12,8 @@ import headway
 from headway import field
 from headway.cache import CacheReader, range_of
 from headway.errors import Closed
-from headway.resource import Kind, ResourceType, ScopedType, resource_key
+from headway.resource import Kind, ResourceType, ScopedType, resource_key, unseen
 from tests.helpers.truth import Commit
-from tests.helpers.unseen import unseen
 
 TOLD = ("first", "second")
 """The statuses that a reconcile writes on its pool."""

@@ -14,10 +14,10 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.resource import unseen
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
-from tests.helpers.unseen import unseen
 
 Handler = Callable[[headway.Runtime, headway.Resource[Team]], Awaitable[object]]
 
@@ -316,6 +316,26 @@ async def test_c6_looks_of_mappers_and_predicates_are_none_of_a_reconcile(autoju
         await staff.wait_idle()
     assert mapped[-1] == 1
     assert runs == ["core"]
+
+
+async def test_c6_looks_of_the_functions_of_projections_are_none_of_a_reconcile(autojump_clock: MockClock) -> None:
+    """They see its status in its own task."""
+    staff = Stating()
+    looked = list[int]()
+
+    def members(team: headway.Resource[Team]) -> Team:
+        looked.append(len(team.status))
+        return team.data
+
+    @staff.app.controller(manages=headway.projection(staff.team, Team, members))
+    async def slim(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        """Do nothing."""
+
+    async with staff.open():
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+    assert max(looked) == 1
+    assert staff.runs == [("ada",)]
 
 
 async def test_c6_own_status_causes_another_reconcile_if_one_has_read_an_index_of_statuses(

@@ -22,7 +22,7 @@ from headway.base import answer_problem, function_text
 from headway.cache._indexes import Index, Path, StatusReads, check_many
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
-from headway.resource import Key, pb, redact_error
+from headway.resource import LOOKING, Key, pb, redact_error, unseen
 
 _NO_ANSWERS = {CoroutineType, GeneratorType, AsyncGeneratorType}
 
@@ -99,10 +99,18 @@ class IndexTable:
                 and not (key in self.failed or key in self._left_out)
             ):
                 continue
-            if old is not None:
-                self._discard(key, old)
-            if new is not None:
-                self._add(key, new)
+            if LOOKING.get() is None:
+                self._replace(key, old, new)
+                continue
+            # The change is a write of a reconcile, in whose task this is called.
+            with unseen():
+                self._replace(key, old, new)
+
+    def _replace(self, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
+        if old is not None:
+            self._discard(key, old)
+        if new is not None:
+            self._add(key, new)
 
     def keys(self, value: Hashable) -> Collection[Key]:
         """Return the keys under a value, in no particular order."""

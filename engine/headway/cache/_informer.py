@@ -35,6 +35,7 @@ from headway.resource import (
     pb,
     redact_error,
     resource_key,
+    unseen,
 )
 
 
@@ -237,7 +238,8 @@ class Informer:
         if projection is None:
             return message
         try:
-            return projection.project(message, self.isolation)
+            with unseen():
+                return projection.project(message, self.isolation)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known

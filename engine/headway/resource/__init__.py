@@ -89,6 +89,7 @@ from headway.resource._stored import look_at as look_at
 from headway.resource._stored import request_id as request_id
 from headway.resource._stored import shared_id as shared_id
 from headway.resource._stored import shared_message as shared_message
+from headway.resource._stored import unseen as unseen
 from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS
 from headway.resource._stream import Bookmark as Bookmark
 from headway.resource._stream import Change as Change

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -32,6 +34,16 @@ LOOKING: ContextVar[LooksAtStatuses | None] = ContextVar("headway.looking", defa
 Set once in each worker's task. The tasks that a reconcile starts inherit it. A resource keeps the receiver of the task
 that has read it, so a look counts in whatever task or thread it happens.
 """
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Keep what is read in this block from counting as looks of the current task."""
+    looking = LOOKING.set(None)
+    try:
+        yield
+    finally:
+        LOOKING.reset(looking)
 
 
 class Stored:

@@ -18,7 +18,7 @@ from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
 from headway.reconcile import RECONCILING
-from headway.resource import LOOKING, Key, ResourceId, ResourceType, pb, resource_id
+from headway.resource import Key, ResourceId, ResourceType, pb, resource_id
 from headway.run._governor import Governor
 from headway.run._own_writes import OwnWrites
 from headway.run._priming import RunCaches
@@ -100,13 +100,8 @@ class RunWrites:
     def acknowledged(self, write: Acknowledged) -> None:
         """Apply a write to the cache before the call returns."""
         self.own.note(write)
-        # What the functions of indexes and projections look at is not what the reconcile looks at.
-        looking = LOOKING.set(None)
-        try:
-            for informer in self._caches.informers.opened(write.type):
-                informer.reply(write.key, write.stored, write.position)
-        finally:
-            LOOKING.reset(looking)
+        for informer in self._caches.informers.opened(write.type):
+            informer.reply(write.key, write.stored, write.position)
 
     async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         """Wait for the streams of other versions of the kind, if the run caches any.
