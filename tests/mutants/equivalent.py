@@ -148,8 +148,8 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent(
         "mapper/_backlog.py",
         "Backlog.__iter__",
-        "return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))",
-        "return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=False))",
+        "return (new(of, (key, None, each, 0)) for key, each in zip(self._keys, self._resources, strict=True))",
+        "return (new(of, (key, None, each, 0)) for key, each in zip(self._keys, self._resources, strict=False))",
     ): _SAME_LENGTH,
     Equivalent(
         "cache/_type_store.py",

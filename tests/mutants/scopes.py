@@ -160,7 +160,7 @@ SCOPE_MUTANTS = (
     Mutant(
         "a key outside the managed scope is reconciled",
         "mapper/_mappers.py",
-        "elif range_of(managed).matches(id.key):",
+        "elif within.matches(id.key):",
         "else:",
         _CONTROLLERS,
         "do_not_disturb",

@@ -21,7 +21,9 @@ class Backlog(Collection[Applied]):
         return len(self._keys)
 
     def __iter__(self) -> Iterator[Applied]:
-        return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))
+        # A call of the class would run a function of Python for every resource.
+        new, of = tuple.__new__, Applied
+        return (new(of, (key, None, each, 0)) for key, each in zip(self._keys, self._resources, strict=True))
 
     def __contains__(self, applied: object) -> bool:
         return any(applied == each for each in self)

@@ -75,7 +75,7 @@ class MapQueue:
             for applied in left:
                 self._backlog_left -= 1
                 self._order += 1
-                return MapItem(0, self._order, type, applied, True)
+                return tuple.__new__(MapItem, (0, self._order, type, applied, True))
             self._backlog.popleft()
         return None
 

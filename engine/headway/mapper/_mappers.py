@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, cast
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -186,11 +186,13 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
             return [], [f"it returned {repr_text(result)}: return a list of ids of {managed.name}"]
     keys: list[Key] = []
     problems: list[str] = []
-    for each in cast("Iterable[object]", result):
+    elements: Any = result
+    within = range_of(managed)
+    for each in elements:
         id: Any = each.id if isinstance(each, Stored) else each
         if problem := id_problem(id, managed):
             problems.append(f"it returned {problem}; return ids of {managed.name}, as from TYPE.id(name)")
-        elif range_of(managed).matches(id.key):
+        elif within.matches(id.key):
             keys.append(id.key)
     return keys, problems
 

@@ -112,7 +112,7 @@ class OwnWrites:
         if write is None or (own := write.own) is None or own.looked or not _is_status_alone(applied, write.status_key):
             return False
         old, new = applied.old, applied.new
-        if old is None or new is None or old.data != new.data:
+        if old is None or new is None or (old.data is not new.data and old.data != new.data):
             # The function of a projection has made its payload of the status.
             return False
         if not own.ended:

@@ -22,7 +22,7 @@ from headway.resource import (
     type_problem,
 )
 from headway.service._access import AccessChecks
-from headway.service._admission import admit_id, rules_for
+from headway.service._admission import Type, admit_id, rules_for
 from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._fences import admit_fence, check_fence
@@ -43,7 +43,7 @@ async def write_status(context: Context, _call: Call, request: pb.WriteStatusReq
     for rules in rules_for(access, type.kind, key):
         rules.check_key(access, type.kind, key)
     fence = admit_fence(access, request.fence)
-    status = _admitted(access, request, key[:2])
+    status = _admitted(access, request, type, key[:2])
     form = context.forms.of(type)
     nowait = getattr(backend, "read_nowait", None)
 
@@ -96,14 +96,14 @@ def _absent(id: pb.Id) -> str:
     return f"{resource_id(id)} with uid {id.uid} not found"
 
 
-def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
+def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, type: Type, parent: tuple[str, str]) -> pb.Status:
     """Check a request, and return a copy of its status, which the store may keep."""
     assert request.id is not None
     if not request.id.uid:
         raise InvalidArgument("id.uid is required: a status belongs to one incarnation; use the id that you have read")
     if not request.key:
         raise InvalidArgument("key is required: the name under which this controller keeps its status")
-    if resource_id(request.id).type == EVENT.name:
+    if type.name == EVENT.name:
         # No rule of the store counts events.
         raise InvalidArgument(
             "id.type: an Event has no status: write the status of the resource that its events are about"
