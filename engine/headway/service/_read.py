@@ -21,13 +21,15 @@ async def read(context: Context, call: Call, request: pb.ReadRequest) -> pb.Read
     found = None if nowait is None else nowait(type.kind, key)
     stored, position = await context.backend.read(type.kind, key) if found is None else found
     check_revision(position, request.min_revision)
-    with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
-    nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
-        raise NotFound(nothing)
+        raise _not_found(request.id)
     form = context.forms.of(type)
     seen = await form.seen(stored)
     # A resource whose content the caller may not read is refused in the same words as a missing one.
     if not access.shows(stored if seen is None else seen):
-        raise NotFound(nothing)
+        raise _not_found(request.id)
     return pb.ReadResponse(resource=form.checked(stored, seen), position=position.message())
+
+
+def _not_found(id: pb.Id) -> NotFound:
+    return NotFound(f"{resource_id(id)}{f' with uid {id.uid}' if id.uid else ''} not found")
