@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import outcome
 import pytest
+import trio
 from hypercorn.trio.worker_context import WorkerContext
+from trio._core import _traps
 
-from headway.base import PYTHON, PrivateNames, check_private_names
+from headway.base import PYTHON, TRIO, PrivateNames, check_private_names
+from headway.base._thread_calls import _check_trio
 from headway.observe import open_pages
+from headway.rpc._private_names import check_network
 
 GRPCLIB = PrivateNames("grpclib", {"grpclib.protocol:Connection.ack": "self stream_id size"})
 
@@ -61,6 +67,41 @@ def test_module_that_cannot_be_imported_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(tmp_path)
     message = refused("trio-asyncio", "too_old:Watcher")
     assert "too_old cannot be imported: module 'asyncio' has no attribute 'GoneChildWatcher'; " in message
+
+
+async def test_trio_asks_and_is_answered_as_those_who_pass_it_on_expect() -> None:
+    """`ThreadCalls` and `Running` send its messages and its answers by hand."""
+    turn = trio.lowlevel.cancel_shielded_checkpoint()  # noqa: ASYNC105
+    assert turn.send(None) is _traps.CancelShieldedCheckpoint
+    with pytest.raises(StopIteration):
+        turn.send(outcome.Value(None))
+    waiting = trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)  # noqa: ASYNC105
+    assert isinstance(waiting.send(None), _traps.WaitTaskRescheduled)
+    with pytest.raises(ValueError, match="of the loop"):
+        waiting.send(outcome.Error(ValueError("of the loop")))
+
+
+async def test_task_is_registered_once_it_asks_to_wait_for_a_file() -> None:
+    """`ThreadCalls` then waits by another request, and is woken all the same."""
+    ended, end = os.pipe()
+    waiting = trio.lowlevel.wait_readable(ended)  # noqa: ASYNC105
+    waiting.send(None)
+    os.write(end, b"x")
+    with trio.fail_after(5):
+        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+    waiting.close()
+    for each in (ended, end):
+        os.close(each)
+
+
+@pytest.mark.parametrize("name", TRIO.names)
+def test_trio_without_a_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a thread is called, and before the network is used."""
+    monkeypatch.delattr(_traps, name.partition(":")[2])
+    for check in (_check_trio, check_network):
+        check.cache_clear()
+        with pytest.raises(ImportError, match=rf"trio .*{name.partition(':')[2]} not found; pip install 'trio"):
+            check()
 
 
 def test_network_packages_are_checked_before_they_are_loaded() -> None:

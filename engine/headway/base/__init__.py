@@ -60,6 +60,7 @@ from headway.base._private_files import create_private as create_private
 from headway.base._private_files import exposure as exposure
 from headway.base._private_files import read_secret as read_secret
 from headway.base._private_names import PYTHON as PYTHON
+from headway.base._private_names import TRIO as TRIO
 from headway.base._private_names import PrivateNames as PrivateNames
 from headway.base._private_names import check_private_names as check_private_names
 from headway.base._reports import BoundedReport as BoundedReport

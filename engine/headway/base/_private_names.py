@@ -29,6 +29,21 @@ class PrivateNames(NamedTuple):
     names: Mapping[str, str | None]
 
 
+TRIO = PrivateNames(
+    "trio",
+    {
+        "trio._core._traps:CancelShieldedCheckpoint": None,
+        "trio._core._traps:WaitTaskRescheduled": "abort_func",
+        "trio._core._traps:_async_yield": "obj",
+    },
+)
+"""What a task asks its loop for, and how. `ThreadCalls` and the server's `Running` pass it on by hand.
+
+They also rely on this: the loop answers with an `outcome.Outcome`, a coroutine of `trio.lowlevel.wait_readable` has
+registered its task when it first asks, and stack traces of tasks follow ``cr_frame`` and ``cr_await``.
+"""
+
+
 def check_private_names(*packages: PrivateNames) -> None:
     """Raise ImportError unless every name exists. The message says what is missing and which versions work."""
     for package, names in packages:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Generic, TypeVar
 
 import outcome
 import trio
+
+from headway.base._private_names import TRIO, check_private_names
 
 R = TypeVar("R")
 
@@ -56,6 +59,7 @@ class ThreadCalls(Generic[R]):
     """
 
     def __init__(self) -> None:
+        _check_trio()
         self._ended, self._end = os.pipe()
         self._result: outcome.Outcome[R] | None = None
         self._calls = _in_progress()
@@ -98,6 +102,11 @@ class ThreadCalls(Generic[R]):
         """Close the pipe."""
         os.close(self._ended)
         os.close(self._end)
+
+
+@cache
+def _check_trio() -> None:
+    check_private_names(TRIO)
 
 
 def _never(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:

@@ -1,4 +1,4 @@
-"""The private names of grpclib, h2, hpack, trio-asyncio and asyncio that this package uses.
+"""The private names of Trio, grpclib, h2, hpack, trio-asyncio and asyncio that this package uses.
 
 They are checked before the first networking module is imported. `tests/rpc/test_private_names.py` also checks what the
 functions do with the names.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from headway.base import PYTHON, PrivateNames, check_private_names
+from headway.base import PYTHON, TRIO, PrivateNames, check_private_names
 
 _GRPCLIB = PrivateNames(
     "grpclib",
@@ -87,6 +87,7 @@ _H2 = PrivateNames(
 _HPACK = PrivateNames(
     "hpack",
     {
+        "hpack:Decoder.__init__": "self max_header_list_size",
         "hpack:Decoder.decode": "self data raw",
         "hpack:Decoder._assert_valid_table_size": "self",
         "hpack:Decoder._decode_indexed": "self data",
@@ -133,4 +134,4 @@ _ASYNCIO = PrivateNames(
 @cache
 def check_network() -> None:
     """Raise ImportError unless the installed versions of the libraries have the private names used here."""
-    check_private_names(_GRPCLIB, _H2, _HPACK, _TRIO_ASYNCIO, _ASYNCIO)
+    check_private_names(TRIO, _GRPCLIB, _H2, _HPACK, _TRIO_ASYNCIO, _ASYNCIO)
