@@ -40,6 +40,7 @@ _QUEUE = (
     "queue/test_backoff.py",
     "queue/test_find.py",
     "queue/test_min_interval.py",
+    "queue/test_ranked.py",
     "stateful/test_queue.py",
 )
 
@@ -74,6 +75,7 @@ MODULES = {
     "queue/_entries.py": _QUEUE,
     "queue/_machine.py": _QUEUE,
     "queue/_queries.py": _QUEUE,
+    "queue/_ranked.py": ("queue/test_ranked.py", "stateful/test_ranked_queue.py"),
     "storage/_log.py": (
         "storage/test_log.py",
         "storage/test_log_cursors.py",

@@ -14,6 +14,7 @@ holding the queue.
 from headway.queue._backoff import Backoff as Backoff
 from headway.queue._entries import LIVE_PER_BACKLOG as LIVE_PER_BACKLOG
 from headway.queue._machine import WorkQueue as WorkQueue
+from headway.queue._ranked import RankedQueue as RankedQueue
 from headway.queue._values import BACKLOG as BACKLOG
 from headway.queue._values import LIVE as LIVE
 from headway.queue._values import Dequeued as Dequeued

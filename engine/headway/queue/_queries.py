@@ -54,6 +54,10 @@ class QueueQueries(Generic[K, R]):
         following = () if entry.following is None else entry.following.reasons
         return KeyInQueue(state, since, due, entry.failures + 1, entry.reasons, entry.omitted, following)
 
+    def before(self, key: K) -> int:
+        """Return the number of keys before a ready one in line, apart from turns out of line. This visits them."""
+        return next((number for number, entry in enumerate(self._lanes) if entry.key == key), 0)
+
     def oldest(self, before: float) -> list[tuple[float, K]]:
         """Return each key that became pending before a time, with the time when it did, in no order.
 
