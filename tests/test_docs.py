@@ -18,7 +18,7 @@ PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
-    "['/ -> :8080']\n"
+    "['/ -> :8080']\n['ada', 'joan', 'grace']\n"
     "Exceeded TRUE ('mesh.v1.Table by mappers.index(<Index kind on mesh.v1.Limit>)',)\n[] running 1\n",
     "docs/guides/cache.md": "1 routes, new serves it, certified: True\n['new']\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",

@@ -103,7 +103,7 @@ def test_every_name_on_the_page_of_equivalents_exists() -> None:
         for method in re.findall(r"\bapp\.(\w+)\(?", text):
             assert hasattr(headway.App, method), text
         for option in re.findall(r"^(\w+)=", text):
-            assert option in {*GivenControllerOptions.__annotations__, "manages", "when", "owner"}, text
+            assert option in {*GivenControllerOptions.__annotations__, "manages", "priority", "when", "owner"}, text
             options += 1
         if command := re.match(r"headway ([a-z]+)(?: ([a-z]+)$)?", text):
             found_command: Any = main.get_command(None, command[1])  # type: ignore[arg-type]  # it needs no context

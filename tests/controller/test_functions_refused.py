@@ -93,6 +93,7 @@ PLAIN = [
     Place("watch", lambda given: headway.watch(ACCOUNT, given), may_yield=True),
     Place("watch when", lambda given: headway.watch(ACCOUNT, headway.mappers.owner(), when=given)),
     Place("when", lambda given: _controller(when=given)),
+    Place("priority", lambda given: _controller(priority=given)),
     Place("all_of", headway.predicates.all_of),
     Place("any_of", headway.predicates.any_of),
     Place("none_of", headway.predicates.none_of),

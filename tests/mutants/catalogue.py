@@ -239,6 +239,20 @@ MUTANTS = (
         "run/test_contract_starvation.py",
     ),
     Mutant(
+        "keys of a low priority never get a turn",
+        "queue/_ranked.py",
+        "oldest if self._passed_over == self._live_per_backlog else",
+        "oldest if False else",
+        "run/test_priorities.py",
+    ),
+    Mutant(
+        "a key that waits keeps the priority that it had",
+        "queue/_ranked.py",
+        '        if entry.state == "ready":\n            self._lanes.append(entry)\n',
+        "",
+        "run/test_priorities.py",
+    ),
+    Mutant(
         "a key that triggers itself is not slowed",
         "run/_outcomes.py",
         "        if delay is None:\n            return False\n",

@@ -93,7 +93,7 @@ class Copier:
                 report=self.events.append,
                 fence_name="copier",
                 gate=Gate("copier"),
-                ownership=EveryKey(definition.backoff),
+                ownership=EveryKey(definition),
                 lease=lease,
                 owed=owed,
             )

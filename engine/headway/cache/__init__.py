@@ -29,6 +29,7 @@ from headway.cache._projection import projection as projection
 from headway.cache._projection import range_of as range_of
 from headway.cache._projection import stored_type as stored_type
 from headway.cache._reader import OWNER_INDEX as OWNER_INDEX
+from headway.cache._reader import PRIORITY_INDEX as PRIORITY_INDEX
 from headway.cache._reader import CacheReader as CacheReader
 from headway.cache._reader import Content as Content
 from headway.cache._reader import Query as Query

@@ -28,6 +28,9 @@ _FORM = "@headway.query(TEAM, ACCOUNTS_BY_TEAM)"
 OWNER_INDEX = "headway.owner"
 """The index by owner that every watched type of a controller has, and that `CacheReader.owned` reads."""
 
+PRIORITY_INDEX = "headway.priority"
+"""The index of a controller's `priority` on its managed type."""
+
 
 class Query(Generic[A, R_co]):
     """A named query. Created by `query` and called with ``rt.cache.query(members_of, ...)``.

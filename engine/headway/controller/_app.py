@@ -200,6 +200,7 @@ class App:
         *,
         manages: ResourceType[T] | ScopedType[T],
         when: When[Resource[T]] | None = None,
+        priority: Callable[[Resource[T]], int] | None = None,
         **options: Unpack[GivenControllerOptions],
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
     @overload
@@ -208,6 +209,7 @@ class App:
         *,
         manages: Projection[T],
         when: When[Projected[T]] | None = None,
+        priority: Callable[[Projected[T]], int] | None = None,
         **options: Unpack[GivenControllerOptions],
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
     def controller(
@@ -238,6 +240,8 @@ class App:
             backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
             min_interval: the time, in seconds, from the start of a key's reconcile until the next one may start.
                 Changes in between are handled together by the next one. Default: 0.
+            priority: a function of a managed resource that returns an int from -100 to 100. Of two keys that wait, the
+                one with the higher priority is reconciled first. Default: 0 for all.
             write_limit: the rate of the controller's writes in one process, ``headway.WriteLimit(10, burst=50)`` for
                 10 a second. Writes above it wait. Default: no limit.
             placement: where the controller runs if several processes share a store. Use ``"singleton"`` for a single
@@ -255,7 +259,7 @@ class App:
 
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
             name = _name_of(reconcile, options)
-            check_options(name, options, (*GivenControllerOptions.__annotations__, "manages", "when"), FORM)
+            check_options(name, options, (*GivenControllerOptions.__annotations__, "manages", "priority", "when"), FORM)
             self._add("controller", name, reconcile, manages, options, checked_when(name, when))
             return reconcile
 

@@ -7,9 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from headway.base import async_problem, either_problem, ended, value_problem
-from headway.cache import OWNER_INDEX, CachedType, Index, Projection, stored_type
-from headway.controller._definition import Definition, GivenControllerOptions
+from headway.base import async_problem, either_problem, ended, plain_problem, value_problem
+from headway.cache import OWNER_INDEX, PRIORITY_INDEX, CachedType, Index, Projection, stored_type
+from headway.controller._definition import Definition, GivenControllerOptions, Options
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch, predicate
 from headway.resource import Registry, ResourceType, ScopedType, TypeName, did_you_mean, is_form_of, name_problem
@@ -29,7 +29,7 @@ def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
 
 def checked_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Options` for the given options. Those left out, or given as None, have their defaults."""
-    allowed: dict[str, Any] = get_type_hints(GivenControllerOptions, include_extras=True)
+    allowed = {**get_type_hints(Options), **get_type_hints(GivenControllerOptions, include_extras=True)}
     for option, value in given.items():
         problem = value_problem(option, allowed[option], value, _EXAMPLES.get(option, ""))
         if problem:
@@ -38,7 +38,7 @@ def checked_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         "watches": partial(_by_type, name),
         "indexes": tuple,
         "queries": tuple,
-        "sources": _frozen,
+        "sources": lambda value: MappingProxyType(dict(value)),
         "reads": frozenset,
         "writes": frozenset,
     }
@@ -47,10 +47,6 @@ def checked_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         for option, value in given.items()
         if value is not None
     }
-
-
-def _frozen(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return MappingProxyType(dict(value))
 
 
 def _by_type(name: str, watches: Sequence[Watch[Any]]) -> Mapping[CachedType[Any], Watch[Any]]:
@@ -101,6 +97,8 @@ def _problems(definition: Definition, app: str, registry: Registry, taken: Conta
     yield name_problem("a controller's name", definition.name)
     yield f"the name {definition.name!r} already exists" if definition.name in taken else None
     yield from _types_problems(definition, app, registry)
+    if definition.priority is not None and (problem := plain_problem(definition.priority, 1, "a resource")):
+        yield f"priority {problem}"
     yield _indexes_problem(definition)
     yield _queries_problem(definition)
     yield needs_problem(definition)
@@ -139,6 +137,7 @@ _OF_CONTROLLERS = {
     "manages": "give the type first, as in the form",
     "when": "a daemon runs, and a timer is called, as long as its resource exists",
     "sources": "use @app.controller, whose keys a source can enqueue",
+    "priority": "use @app.controller, whose keys may have to wait for a worker",
     "placement": "a daemon or timer runs in one process; use @app.controller for another placement",
 }
 
@@ -176,7 +175,7 @@ def _indexes_problem(definition: Definition) -> str | None:
     for index in definition.indexes:
         if not definition.caches(index.type):
             return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
-        if index.name == OWNER_INDEX:
+        if index.name in (OWNER_INDEX, PRIORITY_INDEX):
             return f"indexes has {index!r}, whose name is reserved for the engine"
         if (index.type, index.name) in taken:
             return f"indexes has {index!r} twice, or two indexes of the same name"

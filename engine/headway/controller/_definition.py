@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
-from headway.base import Positive, Range, Seconds
-from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
+from headway.base import Positive, Range, Seconds, answer_problem, repr_text
+from headway.cache import OWNER_INDEX, PRIORITY_INDEX, CachedType, Index, Query, by_owner
 from headway.controller._write_limit import WriteLimit
+from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch
 from headway.protobuf import Payload
 from headway.queue import Backoff
@@ -110,6 +111,7 @@ class Options:
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
     min_interval: float = 0.0
+    priority: Callable[[Any], int] | None = None
     placement: Placement = "singleton"
     write_limit: WriteLimit | None = None
 
@@ -145,6 +147,8 @@ class Definition(Options):
     def indexes_of(self, type: CachedType[Any]) -> list[Index[Any, Any]]:
         """Return the indexes on a type, with one by owner for each watched type, and for the managed type if needed."""
         declared = [index for index in self.indexes if is_form_of(type, index.type)]
+        if type is self.manages and self.priority is not None:
+            declared.append(_by_priority(type, self.priority))
         if type in self.watches or self._needs_owner_index():
             return [by_owner(type, name=OWNER_INDEX), *declared]
         return declared
@@ -153,3 +157,15 @@ class Definition(Options):
         """Return True if a mapper looks up managed resources by owner."""
         needs = (need for watch in self.watches.values() for need in watch.needs)
         return any(need.index is None and (need.type is None or is_form_of(self.manages, need.type)) for need in needs)
+
+
+def _by_priority(type: CachedType[Any], function: Callable[[Any], object]) -> Index[Any, int]:
+    def priority(resource: Any) -> int:
+        answer = function(resource)
+        if isinstance(answer, int) and -100 <= answer <= 100:
+            return answer
+        raise DeclarationError(
+            answer_problem(answer) or f"it returned {repr_text(answer)}: use an int from -100 to 100"
+        )
+
+    return Index(type, PRIORITY_INDEX, priority, single=True)

@@ -97,7 +97,7 @@ class Placing:
                 ownership = placement.ownership(definition, process, self.timing.lease_ttl, owed)
             else:
                 member = "" if placement == "singleton" else self.process or ""
-                ownership = EveryKey(definition.backoff, definition.min_interval, member)
+                ownership = EveryKey(definition, member)
             return Run(
                 growing,
                 informers=self.informers,

@@ -31,6 +31,8 @@ class KeyStatus(NamedTuple):
         shard: the number of its shard; None unless the controller is sharded.
         here: True if this process reconciles the key: False if another one has its shard.
         busy: the key that has been reconciled for longest, and since when; None if a worker is free.
+        priority: its priority; 0 for a normal key.
+        before: the number of keys before it in line.
     """
 
     queued: KeyInQueue[Reason] | None
@@ -43,6 +45,8 @@ class KeyStatus(NamedTuple):
     shard: int | None = None
     here: bool = True
     busy: tuple[Key, float] | None = None
+    priority: int = 0
+    before: int = 0
 
 
 class LeftOutOf(NamedTuple):
@@ -92,8 +96,9 @@ class RunKeys:
         running = None if self.worker is None else self.worker.at_work.stack(key)
         unmapped = self._mapping.retries.unmapped()
         shard, shards = own.shard_number(key), own.shards()
+        queued = own.queue.find(key)
         return KeyStatus(
-            queued=own.queue.find(key),
+            queued=queued,
             began=None if running is None else running[0],
             stack="" if running is None else running[1],
             not_done=self._results.not_done.get(key),
@@ -103,6 +108,8 @@ class RunKeys:
             shard=shard,
             here=shard is None or shards is None or shard in shards,
             busy=None if self.worker is None else self.worker.at_work.busy(),
+            priority=own.priority(key),
+            before=own.machine.before(key) if queued is not None and queued.state == "ready" else 0,
         )
 
     def left_out(self) -> list[LeftOutOf]:

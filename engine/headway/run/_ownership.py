@@ -20,7 +20,7 @@ from headway.client import HeldLease, LeaseClient, RunFence, Writes
 from headway.controller import Definition, Reconciler
 from headway.errors import HeadwayError, RemoteError
 from headway.events import CallDelayed, Report
-from headway.queue import BACKLOG, Backoff, WaitingQueue, WorkQueue
+from headway.queue import BACKLOG, RankedQueue, WaitingQueue, WorkQueue
 from headway.reconcile import Fence, Reason, Runtime
 from headway.resource import Key
 from headway.run._change_mapper import SupportsAdd
@@ -75,12 +75,16 @@ class Ownership(ABC):
     """The keys of one run that belong to this process.
 
     Args:
-        queue: the work queue of the run.
+        new_queue: makes the work queue of the run, given the one without I/O.
         member: this process, among those that may run the controller, as the run's fence names it.
     """
 
-    def __init__(self, queue: WaitingQueue[Key, Reason], member: str) -> None:
-        self.queue = queue
+    def __init__(self, of: Definition, member: str, new_queue: Callable[[Any], WaitingQueue[Key, Reason]]) -> None:
+        self.machine: WorkQueue[Key, Reason] = WorkQueue(of.backoff, min_interval=of.min_interval)
+        if of.priority is not None:
+            self.machine = RankedQueue(lambda key: self.priority(key), of.backoff, of.min_interval)
+        self.priority: Callable[[Key], int] = lambda _: 0  # set by the run
+        self.queue = new_queue(self.machine)
         self.member = member
 
     def shards(self) -> tuple[int, ...] | None:
@@ -129,8 +133,8 @@ class Ownership(ABC):
 class EveryKey(Ownership):
     """The ownership of all keys, under the fence of the run."""
 
-    def __init__(self, backoff: Backoff, min_interval: float = 0.0, member: str = "") -> None:
-        super().__init__(WaitingQueue(WorkQueue(backoff, min_interval=min_interval)), member)
+    def __init__(self, definition: Definition, member: str = "") -> None:
+        super().__init__(definition, member, WaitingQueue)
         self._recorded = 0
 
     @override

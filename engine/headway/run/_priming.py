@@ -13,7 +13,7 @@ import trio
 
 from headway.api import FAILED, Channel, Code, LimitedWaits, code_of
 from headway.base import BoundedReport
-from headway.cache import Applied, CachedType, Informer, OnFailure, Subscription, subscribe_by_turns
+from headway.cache import PRIORITY_INDEX, Applied, CachedType, Informer, OnFailure, Subscription, subscribe_by_turns
 from headway.client import client_error, open_watch_list
 from headway.controller import Definition
 from headway.errors import (
@@ -177,6 +177,11 @@ class RunCaches:
                     # The others close with the block.
                     if allowed and informer.received and may_have(type):
                         self.informers.informer_for(type)
+
+    def priority(self, key: Key) -> int:
+        """Return the priority of a key, which is that of its cached resource."""
+        table: Any = self.subscriptions[self._definition.manages.name].tables.get(PRIORITY_INDEX)
+        return 0 if table is None else next((value for value in table.values() if key in table.keys(value)), 0)
 
     def _report_indexes(self, type: TypeName) -> OnFailure:
         def report(index: str, key: Key, error: BaseException) -> None:

@@ -120,7 +120,7 @@ class Run:
         self._leases = LeaseClient(channel)
         self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
-        noted = self.progress.note
+        ownership.priority, noted = self._caches.priority, self.progress.note
         self._writes = RunWrites(
             definition.full_name, self._leases, self._caches, ownership.queue, report, noted, governor=governor
         )

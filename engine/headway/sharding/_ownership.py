@@ -34,7 +34,7 @@ from headway.client import HeldLease, Writes, hold_lease
 from headway.controller import Definition, Reconciler
 from headway.errors import Fenced, LeaseLost, RemoteError, StoreChanged, Unavailable
 from headway.events import CallDelayed
-from headway.queue import BACKLOG, WorkQueue
+from headway.queue import BACKLOG
 from headway.reconcile import Reason, Request, Result, Runtime
 from headway.resource import Key, Position, TypeName
 from headway.run import (
@@ -251,9 +251,8 @@ class Shards(Ownership):
 
     def __init__(self, definition: Definition, count: int, process: str, ttl: float, owed: Owed) -> None:
         self._count = count
-        queue = ShardQueue(WorkQueue(definition.backoff, min_interval=definition.min_interval), self.shard_of)
         # A shard is a member as well, named by its number, and a process could have the same name.
-        super().__init__(queue, f"members/{process}")
+        super().__init__(definition, f"members/{process}", lambda machine: ShardQueue(machine, self.shard_of))
         self.process = process
         self.ttl = ttl
         self._shards: dict[int, _Shard] = {}

@@ -173,7 +173,7 @@ class _Asked:
         if queued.state == "backing off":
             slowed = not_done is not None and not_done.outcome == "slowed"
             return replace(why, state="slowed" if slowed else "waiting", until=wall(queued.due))
-        why = replace(why, state="queued", since=wall(queued.since))
+        why = replace(why, state="queued", since=wall(queued.since), priority=key.priority, before=key.before)
         if key.busy is None or why.paused:
             return why
         busy, began = key.busy

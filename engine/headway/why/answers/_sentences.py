@@ -19,6 +19,7 @@ from headway._gen.headway.observe.v1 import (
     UnmappedChange,
     Why,
 )
+from headway.cache import PRIORITY_INDEX
 from headway.pauses import pause_name
 from headway.peering import PEERING, PEERING_FINALIZER, STREAM_FINALIZER
 from headway.resource import EMPTIED_FINALIZER, NAMESPACE, PARTITION, Kind
@@ -203,7 +204,10 @@ def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
     if it.state == "idle":
         yield f"It has been idle since {since}." if it.since else "It is idle: nothing is pending."
     elif it.state == "queued":
-        yield f"It has been queued since {since}, for attempt {it.attempt}."
+        priority = f", with priority {it.priority}" if it.priority else ""
+        yield f"It has been queued since {since}, for attempt {it.attempt}{priority}."
+        if it.before:
+            yield "1 key is before it." if it.before == 1 else f"{it.before} keys are before it."
         if it.workers:
             workers = "its only worker is" if it.workers == 1 else f"all {it.workers} workers are"
             yield (
@@ -337,10 +341,13 @@ def _unmapped(change: UnmappedChange, role: str, now: float, other: Ref | None) 
 
 def _left_out(left: LeftOut) -> Iterator[str]:
     others = f", and {left.count - 1} more" if left.count > 1 else ""
-    yield (
-        f"Index {left.index} lacks {_named(left.resource)}{others}, because its function raised: a read of the index "
-        "fails until they have changed."
-    )
+    if left.index == PRIORITY_INDEX:
+        yield f"{_named(left.resource)}{others}: the priority is 0, because the function of `priority` raised."
+    else:
+        yield (
+            f"Index {left.index} lacks {_named(left.resource)}{others}, because its function raised: a read of the "
+            "index fails until they have changed."
+        )
     if left.error:
         yield f"  {left.error}"
         yield from _frames(left.traceback)

@@ -414,6 +414,16 @@ class ControllerWhy(betterproto2.Message):
     What its write limit holds back now, as a sentence without its subject.
     """
 
+    priority: "int" = betterproto2.field(36, betterproto2.TYPE_SINT32)
+    """
+    Of its key, as the controller's `priority` returns it; 0 for a normal one.
+    """
+
+    before: "int" = betterproto2.field(37, betterproto2.TYPE_UINT64)
+    """
+    While it is queued: how many keys are before it in line.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerWhy", ControllerWhy)
 
