@@ -39,6 +39,9 @@ PRINTS = {
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
     "docs/guides/client.md": "['ada'] None\nTrue\ncore has changed since it was read\n"
     "Team core already exists; read it, or replace it by a Write without create_only (in Python client.write)\n"
+    "Service(image='web:1', replicas=3)\n{'image': ('releases',), 'replicas': ('scaler',)}\n"
+    "Service web: replicas belongs to scaler: leave it out, apply the same value, or take it over with force=True\n"
+    "{'image': ('releases',), 'replicas': ('releases',)}\nService(image='web:1')\n"
     "['core', 'docs', 'tools']\n['docs']\n['core', 'docs']\n['tools']\n"
     "upserted core ['ada', 'grace']\nthis was the snapshot\ndeleted core\nprogress\nupserted core ['joan']\n"
     "joan is a member\n",

@@ -20,6 +20,7 @@ The packages, in the order that a change passes through them. Each imports only 
     builtin          controllers that every engine runs
     engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
     graphs           the graph of controllers, and its drawings
+    fields           owners of fields, which several writers of a resource share
     sharding         a placement that spreads the keys over several processes
     pauses           an operator stops a controller, and lets it go on
     documents        parsing YAML, JSON and HCL into values with their places

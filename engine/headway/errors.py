@@ -138,6 +138,21 @@ class AlreadyExists(Conflict):
     """A resource of this name already exists. Nothing was written."""
 
 
+class FieldConflict(Conflict):
+    """Another manager owns a field that an apply of fields would change. Nothing was written.
+
+    Attributes:
+        conflicts: pairs of the name of a manager and the path of a field that it owns.
+    """
+
+    def __init__(self, message: str, conflicts: Iterable[tuple[str, str]]) -> None:
+        self.conflicts = tuple(conflicts)
+        super().__init__(message, self.conflicts)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class FailedPrecondition(CallerError):
     """The stored resource is in a state that forbids the call, or is another incarnation."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.fetches import FETCH_MUTANTS
+from tests.mutants.fields import FIELD_MUTANTS
 from tests.mutants.limits import LIMIT_MUTANTS
 from tests.mutants.logins import LOGIN_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
@@ -475,6 +476,7 @@ MUTANTS = (
     *PEERING_MUTANTS,
     *NEED_MUTANTS,
     *LOGIN_MUTANTS,
+    *FIELD_MUTANTS,
     *PAUSE_MUTANTS,
     *LIMIT_MUTANTS,
     *QUOTA_MUTANTS,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 from headway.api import FAILED, MAX_PAGE, Call, Channel, ResourceApi, Token, token_metadata
-from headway.base import Range, checked, repr_text
+from headway.base import Range, checked
 from headway.client._arguments import (
     Number,
     check_position,
@@ -17,14 +17,14 @@ from headway.client._arguments import (
     id_of,
     list_request,
 )
-from headway.client._create_apply import create, stored_already
+from headway.client._create_apply import create
 from headway.client._lease import LeaseClient
 from headway.client._lists import in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error, in_doubt
-from headway.client._unchanged import Cached, Unchanged
+from headway.client._unchanged import Applying, Cached, Unchanged
 from headway.client._watching import Watching, checked_read
 from headway.client._writes import Acknowledged, Allow, Writes
-from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.errors import Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     Key,
@@ -33,6 +33,7 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     ScopedType,
+    check_resource,
     is_marked,
     pb,
     position,
@@ -45,16 +46,8 @@ Request = TypeVar("Request", bound=Any)
 Reply = TypeVar("Reply")
 Listed = TypeVar("Listed", pb.ListResponse, pb.ListByOwnerResponse)
 
-_APPLY_ATTEMPTS = 8
 
-
-def _check_resource(given: object) -> None:
-    """Raise InvalidArgument if the argument is not a resource."""
-    if not isinstance(given, Resource):
-        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {repr_text(given)}")
-
-
-class Client(Watching):
+class Client(Watching, Applying):
     """A client that reads and writes resources.
 
     Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:
@@ -206,7 +199,7 @@ class Client(Watching):
         A resource that you have read has a version. If the stored version has changed since, `write` raises Conflict.
         A resource from ``TYPE.new()`` has no version, so it replaces any existing resource of the same name.
         """
-        _check_resource(resource)
+        check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def create(self, resource: Resource[T]) -> Resource[T]:
@@ -215,62 +208,19 @@ class Client(Watching):
         If several callers create the same name, only one succeeds. If the outcome is unknown, the call is repeated up
         to three times within a few seconds, which is safe. A controller's client leaves that to the controller's run.
         """
-        _check_resource(resource)
+        check_resource(resource)
 
         def send(token: str) -> Awaitable[Resource[T]]:
             return self._write(resource.type, resource.message(), token)
 
         return await create(resource, send, repeats=self._writes is None)
 
-    async def apply(self, resource: Resource[T]) -> Resource[T]:
-        """Create or update the stored resource so that its data and metadata match. Write nothing if they already do.
-
-        Only fields that the payload's class knows are compared; a newer program's fields are kept. Defaults from the
-        type's mutate hook don't count as a difference. For such a type, the server is asked first.
-        The owner is set only on creation. Finalizers and the deletion mark stay unless your metadata has its own.
-
-        A controller's client makes no call if the controller's cache shows that they match. The cache then has all that
-        this client has written, read or been refused for.
-        """
-        _check_resource(resource)
-        if self._unchanged is not None and (same := await self._unchanged.find(resource)) is not None:
-            return same
-        type, wanted = resource.type, resource.message()
-        wanted.version = ""
-        for _ in range(_APPLY_ATTEMPTS):
-            current = await self.get(type, resource.id)
-            try:
-                return await self.apply_over(current, Resource(type, wanted))
-            except Conflict:
-                continue
-        raise Conflict(f"{resource.id} kept being changed by others while it was applied")
-
-    async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
-        """Apply over a ``current`` state that you have just read, or None if there was none.
-
-        Raises Conflict if it has changed since then; AlreadyExists, which is a Conflict, if it was None.
-        """
-        _check_resource(wanted)
-        type, message = wanted.type, wanted.message()
-        # The version and status that came with the wanted resource must not be written.
-        message.version, message.status = "", {}
-        if current is None:
-            # Another writer may have created one since then, which has another uid.
-            return await self._write(type, message, create_only=not wanted.id.uid)
-        _check_resource(current)
-        current = current.original()
-        stored = current.message()
-        if await stored_already(self.validate, type, stored, message):
-            return current
-        message.version = stored.version
-        return await self._write(type, message)
-
     async def validate(self, resource: Resource[T]) -> Resource[T]:
         """Return the resource as `write` would store it, with the server's defaults, but store nothing.
 
         It raises the same errors as `write`, except for those that depend on the stored resource, such as Conflict.
         """
-        _check_resource(resource)
+        check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
         reply = await self._call(self._resources.mutate_and_validate, request)
         if reply.resource is None:
@@ -285,7 +235,7 @@ class Client(Watching):
         Nothing is committed if the stored status is already equal. Concurrent writes don't cause a Conflict, but if
         this incarnation has been deleted, NotFound is raised. ``observed_generation`` defaults to ``resource``'s.
         """
-        _check_resource(resource)
+        check_resource(resource)
         check_status(key, conditions, observed_generation)
         # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(

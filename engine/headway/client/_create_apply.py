@@ -11,6 +11,7 @@ from headway.errors import AlreadyExists, HeadwayError, InvalidArgument, NotHead
 from headway.protobuf import Payload, encode, equal, has_unknown_fields, keep_unknown_fields
 from headway.resource import (
     DELETION_TIMESTAMP,
+    FIELD_OWNERS,
     FINALIZERS,
     AnyMessage,
     Resource,
@@ -23,7 +24,7 @@ from headway.resource import (
 
 T = TypeVar("T", bound=Payload)
 
-_RESERVED = (FINALIZERS, DELETION_TIMESTAMP)
+_RESERVED = (FINALIZERS, DELETION_TIMESTAMP, FIELD_OWNERS)
 _CREATE_WAITS = (0.1, 0.5, 2.0)
 """The seconds to wait before each further attempt of a creation."""
 
@@ -99,8 +100,12 @@ async def stored_already(
 def keep_stored(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
     """Give a resource to apply what it keeps of the stored one. Return True if writing it would change nothing.
 
-    It keeps the finalizers, the deletion mark and the owner, as far as it has none of its own, and unknown fields.
+    It keeps the finalizers, the deletion mark and the owner, as far as it has none of its own, unknown fields, and the
+    owners of fields.
     """
+    if type.owned_fields:
+        # Only the service changes the owners of fields.
+        wanted.metadata.pop(FIELD_OWNERS, None)
     for reserved in _RESERVED:
         if reserved in stored.metadata:
             wanted.metadata.setdefault(reserved, stored.metadata[reserved])

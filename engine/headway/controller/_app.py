@@ -80,6 +80,7 @@ class App:
         hooks: Hooks[T] | None = None,
         columns: Columns | None = None,
         max_fields: int = 100_000,
+        owned_fields: bool = False,
     ) -> ResourceType[T]:
         """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``.
 
@@ -92,6 +93,8 @@ class App:
                 such as ``{"LEAD": "lead", "ROOMS": "office.rooms"}``.
             max_fields: the maximum number of fields of a payload, including nested messages. Hooks, indexes and clients
                 decode a payload without a pause.
+            owned_fields: whether several writers may share a resource, each owning the fields that it applies: see
+                ``fields`` of `Client.apply`. One version of a kind may have it.
 
         Raises:
             DeclarationError: an argument is invalid, or the name already exists. The message shows the correct form.
@@ -100,7 +103,15 @@ class App:
         # A refused declaration must not name the class: it may be declared again under another name.
         with named_if_declared(payload):
             declared: ResourceType[T] = ResourceType(
-                group, version, kind, payload, scope=scope, hooks=hooks, columns=columns, max_fields=max_fields
+                group,
+                version,
+                kind,
+                payload,
+                scope=scope,
+                hooks=hooks,
+                columns=columns,
+                max_fields=max_fields,
+                owned_fields=owned_fields,
             )
             self.registry.register(declared)
         return declared

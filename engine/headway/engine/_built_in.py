@@ -30,6 +30,7 @@ def built_in(peer_links: PeerLinks | None = None) -> Sequence[Callable[[Host], E
 
     return [
         versions_extension,
+        _owners_of_fields,
         _controllers,
         subscribing_extension,
         pauses_extension,
@@ -49,6 +50,15 @@ def stream_decoders() -> Mapping[str, Callable[[], StreamDecoder]]:
 def _controllers(host: Host) -> Extension:
     """Return Headway's own controllers."""
     return Extension(apps=[builtin_app(host.registry, partial(unregistered, host.backend, host.registry))])
+
+
+def _owners_of_fields(host: Host) -> Extension:
+    """Return the extension that keeps the owners of fields, if a type has any."""
+    if not any(type.owned_fields for type in host.registry):
+        return Extension()
+    from headway.fields import fields_extension
+
+    return fields_extension(host)
 
 
 def of_workers(

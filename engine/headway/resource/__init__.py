@@ -79,6 +79,7 @@ from headway.resource._redact import secret_types as secret_types
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
 from headway.resource._resource import check_fields as check_fields
+from headway.resource._resource import check_resource as check_resource
 from headway.resource._scoped import ScopedType as ScopedType
 from headway.resource._scoped import is_form_of as is_form_of
 from headway.resource._statuses import Statuses as Statuses
@@ -100,6 +101,7 @@ from headway.resource._stream import ScopeConfirmed as ScopeConfirmed
 from headway.resource._stream import SnapshotChunk as SnapshotChunk
 from headway.resource._stream import StreamItem as StreamItem
 from headway.resource._stream import position as position
+from headway.resource._types import FIELD_OWNERS as FIELD_OWNERS
 from headway.resource._types import ResourceType as ResourceType
 from headway.resource._unreadable import is_unreadable as is_unreadable
 from headway.resource._unreadable import other_version_error as other_version_error

@@ -41,6 +41,7 @@ def describe(types: Iterable[ResourceType[Any]], topics: Iterable[DescribedTopic
             payload=type.type_url.rpartition("/")[2],
             message=description.message(type.payload),
             columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
+            owned_fields=type.owned_fields,
         )
         description.answer.types.append(described)
     for topic in sorted(topics, key=lambda each: each.name):
@@ -70,7 +71,8 @@ def rebuild(description: types_pb.ListResponse) -> tuple[Registry, list[Describe
             if name not in registry:
                 columns = {column.title: column.path for column in each.columns}
                 scope = Scope(int(each.scope))
-                type = ResourceType(*name, classes[each.message], scope=scope, columns=columns)
+                held, owned = classes[each.message], each.owned_fields
+                type = ResourceType(*name, held, scope=scope, columns=columns, owned_fields=owned)
                 registry.register(type, reserved=True)
         for topic in description.topics:
             payload = None if topic.message is None else classes[topic.message]

@@ -34,7 +34,8 @@ class Registry:
         All versions have the same resources.
 
         Raises:
-            DeclarationError: The name or group is taken, or another version of the kind has another scope.
+            DeclarationError: The name or group is taken, or another version of the kind has another scope or owned
+                fields.
         """
         if not isinstance(type, ResourceType):
             raise DeclarationError(f"expected a headway.ResourceType, got {type!r}")
@@ -54,6 +55,11 @@ class Registry:
                 raise DeclarationError(
                     f"type {type.name}: scope {type.scope.name} must be {other.scope.name}, like {other.name}: "
                     "all versions of a kind share one set of names"
+                )
+            if other.kind == type.kind and other.owned_fields and type.owned_fields:
+                raise DeclarationError(
+                    f"type {type.name}: owned_fields=True is taken by {other.name}: the fields of one version have "
+                    "owners. Leave it out here, or there"
                 )
         self._types[type.name] = type
         self._declares_none = False

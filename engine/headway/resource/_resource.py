@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.base import did_you_mean
-from headway.errors import PayloadError
+from headway.base import did_you_mean, repr_text
+from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
 from headway.resource._ids import ResourceId, finalizers, resource_id, set_finalizers
@@ -124,6 +124,15 @@ class Resource(Stored, Generic[T]):
     def finalizers(self, names: Iterable[str]) -> None:
         set_finalizers(self.metadata, finalizer_names(str(self.id), names))
 
+    @property
+    def field_owners(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the managers that own each field, by its path: see ``fields`` of `Client.apply`."""
+        if not self.type.owned_fields:
+            return {}
+        from headway.fields import owners_by_field
+
+        return owners_by_field(self.type, self._message.metadata)
+
     def message(self) -> pb.Resource:
         """Return this resource as a new wire message. It shares no mutable state with the resource."""
         # Like `look_at`, without the call.
@@ -179,3 +188,9 @@ def check_fields(payload: Any) -> None:
         for name in payload.__dict__.keys() - fields.keys():
             if not name.startswith("_") and not hasattr(type(payload), name):
                 raise PayloadError(f"{type(payload).__qualname__} has no field {name!r}{did_you_mean(name, fields)}")
+
+
+def check_resource(given: object) -> None:
+    """Raise InvalidArgument if the argument is not a resource."""
+    if not isinstance(given, Resource):
+        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {repr_text(given)}")

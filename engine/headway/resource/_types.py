@@ -34,6 +34,9 @@ from headway.resource._within import Within, scope_within
 T = TypeVar("T", bound=Payload)
 
 
+FIELD_OWNERS = "fieldOwners"
+"""The metadata key of the owners of fields, in resources of a type that has ``owned_fields``."""
+
 MAX_FIELDS = 100_000
 """The default maximum number of fields of a payload."""
 
@@ -59,7 +62,7 @@ class ResourceType(Generic[T]):
 
     __slots__ = (
         *("__weakref__", "_scopes", "columns", "default_units", "former_name", "hooks", "kind", "max_fields"),
-        *("message", "name", "payload", "scope", "tenancy", "type_url"),
+        *("message", "name", "owned_fields", "payload", "scope", "tenancy", "type_url"),
     )
 
     def __init__(
@@ -73,6 +76,7 @@ class ResourceType(Generic[T]):
         hooks: Hooks[T] | None = None,
         columns: Columns | None = None,
         max_fields: Annotated[int, Range(1)] = MAX_FIELDS,
+        owned_fields: bool = False,
     ) -> None:
         problem = (
             type_problem(group, version, kind) or _payload_problem(payload) or columns_problem(payload, columns or {})
@@ -81,6 +85,8 @@ class ResourceType(Generic[T]):
             raise DeclarationError(f"type {group}.{version}.{kind}: {problem}")
         self.columns = dict(columns or {})
         self.max_fields = max_fields
+        # True if writers may own fields of its resources: see `Client.apply`.
+        self.owned_fields = owned_fields
         self.name = TypeName(group, version, kind)
         self.kind = self.name.unversioned
         # The name as a wire message. All stored resources share it, so it must never be changed.

@@ -237,6 +237,12 @@ class ResourceType(betterproto2.Message):
     What a table of its resources shows besides their names, in this order.
     """
 
+    owned_fields: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    Whether writers may own fields of its resources, in the metadata entry
+    fieldOwners.
+    """
+
 
 default_message_pool.register_message("headway.types.v1", "ResourceType", ResourceType)
 
