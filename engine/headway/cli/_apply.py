@@ -18,11 +18,13 @@ from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._output import Output, output_option, show_all
+from headway.cli._owned import Manager, manager_of, manager_options
 from headway.cli._running import code_of, read_stdin
 from headway.cli._waiting import wait_for
 from headway.client import Client, keep_stored, merge_and_compare
 from headway.documents import decode
 from headway.errors import AlreadyExists, HeadwayError, ManifestError, OutcomeUnknown, Problem
+from headway.manifest import Document
 from headway.resource import NAMESPACE, PARTITION, Registry, Resource, redacted_resource
 
 _files_option: Callable[[Any], Any] = click.option(
@@ -40,6 +42,7 @@ _files_option: Callable[[Any], Any] = click.option(
 @_files_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be stored. Exits with 7 if anything would.")
 @click.option("--create-only", is_flag=True, help="Only create resources. Fail if a name already exists.")
+@manager_options
 @click.option("--wait", "wanted", metavar="CONDITION", help=f"Then wait for all resources. {CONDITION_HELP}")
 @click.option("--within", type=click.FloatRange(min=0), help="Timeout of --wait in seconds. Default: none.")
 @output_option("yaml and json show the resources as stored, or with --dry-run as they would be stored.")
@@ -49,29 +52,35 @@ async def apply(
     files: Sequence[str],
     dry_run: bool,
     create_only: bool,
+    field_manager: str | None,
+    force: bool,
     wanted: str | None,
     within: float | None,
     output: Output,
 ) -> None:
     """Create or update the resources in manifests.
 
-    A resource that is stored already and does not differ is left alone. All documents of all files are checked before
-    the first is stored. They are stored in order, and the command stops at the first one that the server rejects.
+    A resource that is stored already and does not differ is left alone. Of a type with owned fields, only the fields
+    that the manifest lists are applied, and those that it no longer lists are removed. All documents of all files are
+    checked before the first is stored. They are stored in order, and the command stops at the first one that the server
+    rejects.
     """
     if dry_run and create_only:
         raise Usage("--create-only and --dry-run exclude each other: only a write can find out whether a name exists")
     condition = _condition(wanted, within, dry_run=dry_run)
-    resources = await _load_all(files, connection.registry)
+    documents = await _load_all(files, connection.registry)
+    manager = manager_of(documents, field_manager, force=force)
     if dry_run:
-        await _dry_run(connection.client, resources, output)
+        await _dry_run(connection.client, documents, manager, output)
         return
     stored: list[Resource[Any]] = []
-    for number, resource in enumerate(resources):
+    for number, document in enumerate(documents):
+        resource = document.resource
         try:
-            after, done = await _apply_one(connection.client, resource, create_only=create_only)
+            after, done = await _apply_one(connection.client, document, manager, create_only=create_only)
         except HeadwayError as error:
             show_all(stored, output)
-            left = len(resources) - number - 1
+            left = len(documents) - number - 1
             again = "; apply again to find out" if isinstance(error, OutcomeUnknown) else ""
             rest = f"{again} ({left} more not applied)" if left else again
             fail(code_of(error), f"Error: {_named(resource, error)}{rest}")
@@ -103,25 +112,37 @@ def _named(resource: Resource[Any], error: HeadwayError) -> str:
     return text if text.startswith((f"{id}: ", f"{id} ")) else f"{id}: {text}"
 
 
-async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bool) -> tuple[Resource[Any], str]:
+async def _apply_one(
+    client: Client, document: Document, manager: Manager, *, create_only: bool
+) -> tuple[Resource[Any], str]:
+    resource, owned = document.resource, document.resource.type.owned_fields
     if create_only:
         try:
-            return await client.create(resource), "created"
+            return await (manager.create(client, document) if owned else client.create(resource)), "created"
         except AlreadyExists as error:
             raise AlreadyExists("it already exists; leave --create-only out to replace it") from error
     before = await client.get(resource.type, resource.id)
+    if owned:
+        stored = await manager.apply(client, document)
+        return stored, _outcome(before, stored)
     if before is None:
         return await client.apply(resource), "created"
     if not (await _preview_over(client, before, resource)).differs:
         return before, "unchanged"
     stored = await client.apply(resource)
-    return stored, "unchanged" if before.version == stored.version else "changed"
+    return stored, _outcome(before, stored)
 
 
-async def _dry_run(client: Client, resources: Sequence[Resource[Any]], output: Output) -> None:
+def _outcome(before: Resource[Any] | None, stored: Resource[Any]) -> str:
+    if before is None:
+        return "created"
+    return "unchanged" if before.version == stored.version else "changed"
+
+
+async def _dry_run(client: Client, documents: Sequence[Document], manager: Manager, output: Output) -> None:
     wanted: list[Resource[Any]] = []
     different = False
-    async for preview in _previews(client, resources):
+    async for preview in _previews(client, documents, manager):
         if output == "table":
             click.echo(f"{preview.wanted.id} {preview.outcome}")
         wanted.append(preview.wanted)
@@ -133,15 +154,18 @@ async def _dry_run(client: Client, resources: Sequence[Resource[Any]], output: O
 
 @click.command()
 @_files_option
+@manager_options
 @connected
-async def diff(connection: Connection, files: Sequence[str]) -> None:
+async def diff(connection: Connection, files: Sequence[str], field_manager: str | None, force: bool) -> None:
     """Show what `apply` would change, without storing anything.
 
     The output is a unified diff of manifests, which includes the defaults that the server would fill in. Exits with 7
     if there is a difference.
     """
     different = False
-    async for preview in _previews(connection.client, await _load_all(files, connection.registry)):
+    documents = await _load_all(files, connection.registry)
+    manager = manager_of(documents, field_manager, force=force)
+    async for preview in _previews(connection.client, documents, manager):
         if preview.differs:
             different = True
             for line in _difference(preview):
@@ -164,17 +188,17 @@ def _difference(preview: _Preview) -> Iterator[str]:
     )
 
 
-async def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
-    """Return the resources of all files. Raises ManifestError with the problems of all files.
+async def _load_all(files: Sequence[str], registry: Registry) -> list[Document]:
+    """Return the documents of all files. Raises ManifestError with the problems of all files.
 
     If no file contains a resource, the command fails: an empty file must not look as if it had been applied.
     """
-    resources: list[Resource[Any]] = []
+    documents: list[Document] = []
     problems: list[Problem] = []
     more = 0
     for file in files:
         try:
-            resources += await _load(file, registry)
+            documents += await _load(file, registry)
         except ManifestError as error:
             problems += error.problems
             more += error.more
@@ -182,17 +206,17 @@ async def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[A
             fail(Exit.MANIFEST, f"{file}: cannot be read: {error.strerror}")
     if problems:
         raise ManifestError(problems, more)
-    if not resources:
+    if not documents:
         names = ", ".join("<stdin>" if file == "-" else file for file in files)
         fail(Exit.MANIFEST, f"{names}: no document found")
-    return resources
+    return documents
 
 
-async def _load(file: str, registry: Registry) -> list[Resource[Any]]:
+async def _load(file: str, registry: Registry) -> list[Document]:
     if file != "-":
-        return manifest.load_file(file, registry)
+        return manifest.documents_of_file(file, registry)
     text = decode(await read_stdin(), "<stdin>")
-    return manifest.load(text, registry, source="<stdin>", format=None)
+    return manifest.documents(text, registry, source="<stdin>", format=None)
 
 
 @dataclass(frozen=True)
@@ -211,12 +235,13 @@ class _Preview:
         return "would be created" if self.stored is None else "would be changed"
 
 
-async def _previews(client: Client, resources: Sequence[Resource[Any]]) -> AsyncIterator[_Preview]:
+async def _previews(client: Client, documents: Sequence[Document], manager: Manager) -> AsyncIterator[_Preview]:
     """Yield a preview of each resource. Exit at the first one that the server rejects."""
     coming: set[tuple[str, str]] = set()
-    for resource in resources:
+    for document in documents:
+        resource = document.resource
         try:
-            yield await _preview(client, resource, coming)
+            yield await _preview(client, document, manager, coming)
         except HeadwayError as error:
             fail(code_of(error), f"Error: {_named(resource, error)}")
         id = resource.id
@@ -235,12 +260,16 @@ async def _preview_over(client: Client, stored: Resource[Any], resource: Resourc
     return _Preview(stored, type.view(filled), differs=not same)
 
 
-async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[str, str]]) -> _Preview:
+async def _preview(client: Client, document: Document, manager: Manager, coming: set[tuple[str, str]]) -> _Preview:
+    resource = document.resource
     stored = await client.get(resource.type, resource.id)
     if stored is None:
         id = resource.id
         if (id.partition, id.namespace) in coming or (id.partition, "") in coming:
             # The server would reject it, since its namespace doesn't exist yet. An earlier document creates it.
             return _Preview(None, resource, differs=True)
+    if resource.type.owned_fields:
+        return _Preview(stored, *await manager.preview(client, document, stored))
+    if stored is None:
         return _Preview(None, await client.validate(resource), differs=True)
     return await _preview_over(client, stored, resource)

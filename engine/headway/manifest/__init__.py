@@ -20,6 +20,9 @@ from headway.manifest._content import Content as Content
 from headway.manifest._content import read_changes as read_changes
 from headway.manifest._content import read_content as read_content
 from headway.manifest._content import read_payload as read_payload
+from headway.manifest._document import Document as Document
+from headway.manifest._document import documents as documents
+from headway.manifest._document import documents_of_file as documents_of_file
 from headway.manifest._document import load as load
 from headway.manifest._document import load_file as load_file
 from headway.manifest._dump import as_object as as_object

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 from headway.base import finished
 from headway.documents import Format, Mapping, Node, Place, Problems, below, decode, format_of, one_of, parse, withheld
 from headway.errors import InvalidArgument, PayloadError
+from headway.manifest._listed import listed_fields
 from headway.manifest._payload import Entry, read_entries, read_key, read_message, read_text
 from headway.protobuf import holds_secrets
 from headway.resource import (
     DEFAULT_TENANCY,
     DELETION_TIMESTAMP,
+    FIELD_OWNERS,
+    FINALIZERS,
     Key,
     Kind,
     Registry,
@@ -51,10 +54,28 @@ _TENANCY = {"partition": "partition", "namespace": "namespace"}
 _TYPE = {"group": "group", "version": "version", "kind": "kind", "group_version": "version", "groupVersion": "version"}
 
 
+class Document(NamedTuple):
+    """A document of a manifest.
+
+    Attributes:
+        fields: the paths of the fields that it lists, if its type has owned fields; otherwise none.
+    """
+
+    resource: Resource[Any]
+    fields: list[str]
+
+
 def load(
     text: str, registry: Registry, *, source: str = "<text>", format: Format | None = "YAML"
 ) -> list[Resource[Any]]:
-    """Return the resources of all documents in a text, in their order.
+    """Return the resources of all documents in a text, in their order. It takes and raises what `documents` does."""
+    return [each.resource for each in documents(text, registry, source=source, format=format)]
+
+
+def documents(
+    text: str, registry: Registry, *, source: str = "<text>", format: Format | None = "YAML"
+) -> list[Document]:
+    """Return all documents in a text, in their order.
 
     Args:
         text: the manifests.
@@ -66,23 +87,29 @@ def load(
         ManifestError: The text has problems. The error lists the first 100.
     """
     problems = Problems(source)
-    resources: list[Resource[Any]] = []
+    found: list[Document] = []
     places: dict[tuple[Kind, Key], Place] = {}
     for node in parse(text, format or format_of(text), problems):
-        resource = _read_document(node, registry, problems)
-        if resource is None:
+        document = _read_document(node, registry, problems)
+        if document is None:
             continue
+        resource = document.resource
         # All versions of a kind share one set of names.
         first = places.setdefault((resource.type.kind, resource.id.key), node.place)
         if first is not node.place:
             problems.add(node.place, "", f"{resource.id} was already given at {first}: keep one of them")
-        resources.append(resource)
+        found.append(document)
     problems.raise_if_any()
-    return resources
+    return found
 
 
 def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource[Any]]:
-    """Return the resources of a file in UTF-8, like `load`.
+    """Return the resources of a file in UTF-8, like `load`. It takes and raises what `documents_of_file` does."""
+    return [each.resource for each in documents_of_file(path, registry)]
+
+
+def documents_of_file(path: str | os.PathLike[str], registry: Registry) -> list[Document]:
+    """Return the documents of a file in UTF-8, like `documents`.
 
     The format follows from the suffix (.yaml, .yml, .json, .hcl), or else from the beginning of the text.
 
@@ -92,7 +119,7 @@ def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource
     """
     source = os.fspath(path)
     text = decode(Path(path).read_bytes(), source)
-    return load(text, registry, source=source, format=format_of(text, path))
+    return documents(text, registry, source=source, format=format_of(text, path))
 
 
 class Identity(NamedTuple):
@@ -102,8 +129,8 @@ class Identity(NamedTuple):
     namespace: str
 
 
-def _read_document(node: Node, registry: Registry, problems: Problems) -> Resource[Any] | None:
-    """Return the resource of a document, or None after adding its problems."""
+def _read_document(node: Node, registry: Registry, problems: Problems) -> Document | None:
+    """Return a document, or None after adding its problems."""
     if not isinstance(node, Mapping):
         problems.add_misplaced(withheld(node), "", "a map with type, name and data")
         return None
@@ -118,8 +145,13 @@ def _read_document(node: Node, registry: Registry, problems: Problems) -> Resour
         data = finished(read_message(identity.type.payload, entry.value, entry.path, problems))
     if len(problems) > before or identity.type is None or identity.name is None:
         return None
+    fields: list[str] = []
+    if identity.type.owned_fields:
+        fields += [f"metadata:{key}" for key in metadata if key not in (FIELD_OWNERS, FINALIZERS)]
+        if data is not None:
+            fields += listed_fields(identity.type.payload, entries["data"].value)
     try:
-        return identity.type.new(
+        resource = identity.type.new(
             identity.name,
             data,
             partition=identity.partition,
@@ -127,6 +159,7 @@ def _read_document(node: Node, registry: Registry, problems: Problems) -> Resour
             owner=owner,
             metadata=metadata,
         )
+        return Document(resource, fields)
     except (InvalidArgument, PayloadError) as error:
         problems.add(node.place, "", str(error))
         return None

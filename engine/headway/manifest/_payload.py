@@ -131,7 +131,7 @@ def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> 
     arms: dict[str, str] = {}
     for name, entry in entries.items():
         field = fields.by_name[name]
-        if _is_unset(field, entry.value):
+        if is_unset(field, entry.value):
             continue
         if field.group is not None and (rival := arms.setdefault(field.group, name)) != name:
             problems.add(
@@ -143,7 +143,8 @@ def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> 
     return None if len(problems) > before else _made(cls, values, node, path, problems)
 
 
-def _is_unset(field: Field, node: Node) -> bool:
+def is_unset(field: Field, node: Node) -> bool:
+    """Return True if a node says that a field is not set."""
     # In JSON, null is the default of any field, as for protobuf's own parsers.
     if not isinstance(node, Scalar) or node.kind != "nothing":
         return False
