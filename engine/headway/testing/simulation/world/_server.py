@@ -17,6 +17,7 @@ from headway.controller import App
 from headway.engine import Engine, Timing
 from headway.errors import StoreUnusable
 from headway.events import ignore
+from headway.fields import owners_in, with_owners
 from headway.peering import PeeringRules
 from headway.protobuf import copy_message
 from headway.quotas import QuotaRules, QuotaService, rule_of
@@ -220,6 +221,8 @@ class Server(PassingChannel):
         self._restarts = 0
         # The last desired state by users, by kind and key. After a restore they ask for it again.
         self._wishes: dict[tuple[Kind, Key], pb.Resource | None] = {}
+        # Those that have written, by their full names.
+        self._controllers: set[str] = set()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the server, and run it again after each restart."""
@@ -362,7 +365,13 @@ class Server(PassingChannel):
                 continue
             # In its stored version, if the program knows that version.
             stored_as = type_name(wish.id.type if wish.id is not None else None)
-            await client.apply((self._types.find(stored_as) or type).view(asked_again(wish)))
+            asked = (self._types.find(stored_as) or type).view(asked_again(wish))
+            owned = owners_in(asked.type, wish.metadata) if asked.type.owned_fields else {}
+            by_users = {manager: paths for manager, paths in owned.items() if manager not in self._controllers}
+            for manager, paths in by_users.items():
+                await client.apply(asked, fields=paths, manager=manager, force=True)
+            if not by_users:
+                await client.apply(asked)
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
         """Write a resource as another writer, who adds an entry to its metadata that no controller may destroy.
@@ -391,6 +400,7 @@ class Server(PassingChannel):
             else:
                 self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
         else:
+            self._controllers.add(fence.controller)
             app, _, by = fence.controller.partition("/")
             # Headway's own fences may be of no term.
             by, term = (by, fence.term) if app != _OF_HEADWAY else ("", fence.term or 1)
@@ -464,7 +474,7 @@ class OwnServices(PassingChannel):
                         ResourceService(
                             store,
                             self._types,
-                            forms=Versions(self._types),
+                            forms=with_owners(Versions(self._types), self._types),
                             rules=[QuotaRules(store), PeeringRules()],
                         ),
                         LeaseService(store),
