@@ -26,6 +26,8 @@ PRINTS = {
     "controller web/sites is paused (an audit) and has pending work: resume it with `headway resume web/sites`\n"
     "'nowhere' is not a path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
+    "docs/guides/steps.md": "receipt for 5, letter 1 [5] 2\ncharge-card TRUE Done receipt for 5\n"
+    "send-letter TRUE Done letter 1\n",
     "docs/guides/observing.md": "running ['staff.v1.Team: 1']\n"
     'headway_reconcile_total{controller="staff/teams",outcome="done"} 1.0\nTooLarge 3 members, and 2 are allowed 1\n',
     "docs/guides/tutorial.md": "['10.0.0.1:80', '10.0.0.2:80']\n['10.0.0.2:80']\nTRUE 1 of 2 workloads are healthy\n",

@@ -22,6 +22,7 @@ The packages, in the order that a change passes through them. Each imports only 
     graphs           the graph of controllers, and its drawings
     fields           owners of fields, which several writers of a resource share
     sharding         a placement that spreads the keys over several processes
+    steps            effects outside that must not be repeated, with their intentions and results
     pauses           an operator stops a controller, and lets it go on
     documents        parsing YAML, JSON and HCL into values with their places
     subscribing      subscriptions: the service, and the client's side

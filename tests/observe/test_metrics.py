@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 import headway
-from headway import events, pauses
+from headway import events, pauses, steps
 from headway.observe import Metrics, Sample, log_report, reports, states_in, unready
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
@@ -243,7 +243,7 @@ def test_table_of_the_guide_names_existing_events_and_fields() -> None:
                 assert name in fields_there, metrics
                 continue
             lines.add(name)
-            event = getattr(pauses if hasattr(pauses, name) else events, name)
+            event = next(getattr(each, name) for each in (pauses, steps, events) if hasattr(each, name))
             given = {
                 "error": LookupError("error"),
                 "id": ResourceId(TypeName("staff", "v1", "Team"), "core"),
@@ -253,7 +253,7 @@ def test_table_of_the_guide_names_existing_events_and_fields() -> None:
             with structlog.testing.capture_logs() as logged:
                 log_report()(event(*values))
             assert bool(logged) == (name not in quiet), name
-    assert len(lines) == 34
+    assert len(lines) == 35
 
 
 async def test_failures_are_counted_by_cause(autojump_clock: MockClock) -> None:
@@ -358,10 +358,15 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
 
 def test_every_event_is_counted() -> None:
     """An event without a metric was forgotten here."""
-    modules = ("headway.events._engine", "headway.events._server", "headway.pauses._reported")
+    modules = (
+        "headway.events._engine",
+        "headway.events._server",
+        "headway.pauses._reported",
+        "headway.steps._reported",
+    )
     # The status of a controller counts the writes that have waited.
     told = {events.Reconciled, events.Primed, events.Priming, events.WritesHeld}
-    known = [*vars(events).values(), *vars(pauses).values()]
+    known = [*vars(events).values(), *vars(pauses).values(), *vars(steps).values()]
     there = {each for each in known if isinstance(each, type) and each.__module__ in modules}
     there -= {pauses.ControllerPaused}
     assert there == told | _LABELS.keys()

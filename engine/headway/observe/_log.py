@@ -13,6 +13,7 @@ from headway.base import all_frames, first_leaves, own_frames, story, where_of
 from headway.events import Report
 from headway.pauses import Paused, Resumed
 from headway.reconcile import key_path, trace_id_of
+from headway.steps import StepUncertain
 
 _WARNINGS = (
     events.AccessChanged,
@@ -46,6 +47,7 @@ _WARNINGS = (
     events.ShutdownBlocked,
     events.SelfTriggered,
     events.SourceFailed,
+    StepUncertain,
     events.StoreFailed,
     events.StoreRecovered,
     events.StreamEnded,

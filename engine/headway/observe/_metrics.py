@@ -18,6 +18,7 @@ from headway.observe._gauges import OUTCOMES, aliases, gauges, quota_gauges
 from headway.pauses import Paused, Resumed
 from headway.quotas import QuotaUse
 from headway.run import ControllerStatus
+from headway.steps import StepUncertain
 from headway.storage import StoreProblem
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ _COUNTERS = {
     "writes_unknown": ("Writes with an unknown outcome, each of which holds back every key.", ["controller"]),
     "writes_settled": ("Times that unknown writes were resolved.", ["controller"]),
     "self_triggers": ("Times that a key was delayed because it triggers itself.", ["controller"]),
+    "steps_uncertain": ("Times that a step was entered again whose outcome was unknown.", ["controller"]),
     "daemons_ended": ("Daemons that ended, by the class of the error.", ["controller", "error"]),
     "source_failures": ("Values of a source whose function failed.", ["controller", "source"]),
     "events_not_stored": ("Events of resources that could not be stored.", ["controller", "why"]),
@@ -322,6 +324,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.WriteUnknown: ("writes_unknown", _controller),
     events.WriteResolved: ("writes_settled", _controller),
     events.SelfTriggered: ("self_triggers", _controller),
+    StepUncertain: ("steps_uncertain", _controller),
     events.DaemonEnded: ("daemons_ended", lambda event: (event.controller, _class(event.error))),
     events.SourceFailed: ("source_failures", lambda event: (event.controller, event.source)),
     events.WatchAdded: ("watches_added", _both),

@@ -3,6 +3,7 @@
 Start with `_runtime.py`. Nothing here knows how a controller is declared or run.
 """
 
+from headway.reconcile._block import Block as Block
 from headway.reconcile._blocks import Conditions as Conditions
 from headway.reconcile._blocks import Finalizer as Finalizer
 from headway.reconcile._blocks import Outputs as Outputs

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from headway.client import Client
+    from headway.steps import Inputs, Step
 
 T = TypeVar("T", bound=Payload)
 
@@ -202,6 +203,48 @@ class Runtime:
         """
         _check_whole("rt.conditions()", resource)
         return Conditions(self.client, self._statuses, resource, key or self.controller, failure)
+
+    def step(self, resource: Resource[Any], name: str, *, inputs: Inputs = ()) -> Step:
+        """Surround an effect outside the store that must not be repeated, with its intention and its result::
+
+            async with rt.step(order, "charge-card") as step:
+                if not step.done:
+                    found = await bank.find(order.name) if step.uncertain else None
+                    step.result = found or await bank.charge(order.name)
+
+        They are stored in a status of the resource, and cause no reconcile. ``step.uncertain`` is true if the block was
+        begun before and never ended.
+
+        Args:
+            name: a name for the effect, which other steps of this controller and resource don't have.
+            inputs: what the effect depends on: other inputs are another step. Those that were begun last are kept.
+
+        Raises:
+            InvalidArgument: the name or an input is invalid, or the resource is not whole.
+            FailedPrecondition: the resource has too many steps.
+        """
+        from headway.steps import Step
+
+        _check_whole("rt.step()", resource)
+        return Step(self, self._statuses, resource, name, inputs)
+
+    async def once(
+        self,
+        resource: Resource[Any],
+        name: str,
+        effect: Callable[[str], Awaitable[str | None]],
+        *,
+        inputs: Inputs = (),
+    ) -> str:
+        """``charge = await rt.once(order, "charge-card", lambda key: bank.charge(order.data.amount, key=key))``
+
+        Call ``effect`` in a `step`, and return its result. If the step is done, return the stored result. The outside
+        must carry out each key once: after a crash, ``effect`` is called again with the same key.
+        """
+        async with self.step(resource, name, inputs=inputs) as step:
+            if not step.done:
+                step.result = await effect(step.key) or ""
+        return step.result
 
     def event(self, resource: Resource[Any] | Projected[Any], reason: str, text: str, *, warning: bool = False) -> None:
         """``rt.event(team, "Deployed", "3 accounts were created")``: record what users of a resource should read.
