@@ -17,6 +17,7 @@ from tests.mutants.quotas import QUOTA_MUTANTS
 from tests.mutants.runs import RUN_MUTANTS
 from tests.mutants.scopes import SCOPE_MUTANTS
 from tests.mutants.simulated_peers import SIMULATED_PEER_MUTANTS
+from tests.mutants.steps import STEP_MUTANTS
 from tests.mutants.subscriptions import SUBSCRIPTION_MUTANTS
 from tests.mutants.terminal import TERMINAL_MUTANTS
 from tests.mutants.topics import TOPIC_MUTANTS
@@ -466,6 +467,7 @@ MUTANTS = (
         "in_memory_keep",
     ),
     *ONCE_SURVIVED,
+    *STEP_MUTANTS,
     *SUBSCRIPTION_MUTANTS,
     *HTTP_MUTANTS,
     *TERMINAL_MUTANTS,

@@ -274,6 +274,12 @@ class Measure:
 
     def judged(self, plan: Plan, result: Result) -> list[Finding]:
         """Return what is wrong with a run, by itself and compared with the right ones."""
+        found = self._found(plan, result)
+        # A step that was ignored is no mistake by itself, but the reason for one.
+        ends = any(each.oracle in ("end state", "outside") for each in found)
+        return [*oracles.ignored_steps(result.trace), *found] if ends else found
+
+    def _found(self, plan: Plan, result: Result) -> list[Finding]:
         if faults.changes_the_end(plan):
             return list(result.findings)
         if len(plan) and self._changes_what_is_deleted(result):

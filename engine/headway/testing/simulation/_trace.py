@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from headway.events import LeaseTaken
-from headway.resource import Key, Kind, Within, pb
+from headway.resource import Key, Kind, ResourceId, Within, pb
 
 OVER = "the scenario is over"
 """The beginning of the entry that ends the scenario in a trace."""
@@ -210,6 +210,24 @@ class OutsideChanged:
         return f"the world outside, after {self.call}"
 
 
+class Uncertain(NamedTuple):
+    """An entry into a step that was begun before and never ended.
+
+    Attributes:
+        by: the call of the program that enters it.
+        of: the resource of the step.
+        step: the name of the step.
+        key: the key that the outside was given.
+        steps: the number of calls that had begun before, in the whole run.
+    """
+
+    by: Reconcile
+    of: ResourceId
+    step: str
+    key: str
+    steps: int
+
+
 Entry = Committed | Delivered | Reconcile | Reconciled | Step | Happened | OutsideChanged
 
 
@@ -228,6 +246,7 @@ class Trace:
         drifted: the indices of those that no call of the program has made.
         looks: the number of steps begun before each look of the program at the wall clock.
         events: the events that engines reported.
+        uncertain: the entries into steps whose outcome was unknown.
     """
 
     def __init__(self) -> None:
@@ -241,6 +260,7 @@ class Trace:
         self.drifted: set[int] = set()
         self.looks: list[int] = []
         self.events: list[Any] = []
+        self.uncertain: list[Uncertain] = []
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""

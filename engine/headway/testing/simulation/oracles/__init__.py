@@ -5,6 +5,7 @@ Read `_oracles.py` first. A module imports only those before it:
     _shown                       values as texts
     _oracles                     the result of a run, and the mistakes that it shows by itself
     _always                      what must hold at all times
+    _uncertain                   steps whose outcome was unknown, and whose block has ignored that
     _blind, _steady              changes that a write has destroyed; reconciles that write something else for no reason
     _peer_oracles                the rules of peerings
     _times                       the times in results, which differ from run to run; things made once for each time
@@ -68,3 +69,4 @@ from headway.testing.simulation.oracles._steady import unsteady as unsteady
 from headway.testing.simulation.oracles._times import Aligner as Aligner
 from headway.testing.simulation.oracles._times import masked as masked
 from headway.testing.simulation.oracles._times import without_slots as without_slots
+from headway.testing.simulation.oracles._uncertain import ignored_steps as ignored_steps

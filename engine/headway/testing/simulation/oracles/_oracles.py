@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from headway.protobuf import REDACTED, secret_fields, secret_values
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
+from headway.steps import SUFFIX
 from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
 from headway.testing.simulation.oracles._shown import shown, with_sorted_maps
@@ -142,7 +143,7 @@ def described(resource: pb.Resource, payload: object) -> str:
             f"{condition.type} {condition.state.name} {condition.reason} {condition.message}"
             for condition in status.conditions
         )
-        + ([] if status.observed_generation == resource.generation else ["of an earlier generation"])
+        + ([] if _is_current(key, status, resource) else ["of an earlier generation"])
         for key, status in sorted(resource.status.items())
     }
     payload = with_sorted_maps(payload)
@@ -411,10 +412,14 @@ def _own_fields(resource: pb.Resource) -> Iterator[tuple[str, str]]:
         if name not in VARIES:
             yield f"metadata.{name}", " ".join(sorted(text.split())) if name == FINALIZERS else text
     for key, status in sorted(resource.status.items()):
-        current = status.observed_generation == resource.generation
-        yield f"status.{key}", CURRENT if current else OUTDATED
+        yield f"status.{key}", CURRENT if _is_current(key, status, resource) else OUTDATED
         for each in sorted(status.conditions, key=lambda condition: condition.type):
             yield f"status.{key}.{each.type}", f"{each.state.name} {each.reason} {each.message}"
+
+
+def _is_current(key: str, status: pb.Status, resource: pb.Resource) -> bool:
+    """Return True if a status is about the present generation, or about the incarnation, as that of steps is."""
+    return key.endswith(SUFFIX) or status.observed_generation == resource.generation
 
 
 _ADVICE = " (let the scenario sleep until no requeue and no timer has work left; quiet=None if they always have)"

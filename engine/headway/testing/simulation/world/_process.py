@@ -18,7 +18,8 @@ from headway.engine import Engine, Timing, open_workers
 from headway.errors import Closed, RemoteError
 from headway.resource import Position
 from headway.run import ControllerStatus
-from headway.testing.simulation._trace import OutsideChanged
+from headway.steps import StepUncertain
+from headway.testing.simulation._trace import OutsideChanged, Uncertain
 from headway.testing.simulation.oracles import Scheduled, things_in
 from headway.testing.simulation.world._beside import Besides
 from headway.testing.simulation.world._injector import Injector
@@ -48,6 +49,7 @@ _IN_THE_STORY = (
     events.MappingFailed,
     events.DaemonEnded,
     events.SourceFailed,
+    StepUncertain,
 )
 """The events of an engine that are added to the trace."""
 
@@ -305,7 +307,10 @@ class Process:
 
     def _report(self, event: object) -> None:
         if self.life:
-            self._injector.trace.events.append(event)
+            trace, call = self._injector.trace, RECONCILE.get()
+            trace.events.append(event)
+            if isinstance(event, StepUncertain) and call is not None:
+                trace.uncertain.append(Uncertain(call, event.id, event.step, event.key, len(trace.steps)))
             if isinstance(event, _IN_THE_STORY):
                 self._injector.note(f"{self.name}: {_described(event)}")
 
