@@ -216,6 +216,7 @@ class Runtime:
         begun before and never ended.
 
         Args:
+            resource: a resource that is cached, or that this reconcile has read.
             name: a name for the effect, which other steps of this controller and resource don't have.
             inputs: what the effect depends on: other inputs are another step. Those that were begun last are kept.
 

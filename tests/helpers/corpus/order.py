@@ -247,3 +247,16 @@ def begun_twice(staff: Staff, right: bool) -> None:
     async def disks(rt: headway.Runtime, request: Request) -> None:
         if rt.resource(request) is not None:
             await staff.outside.put(request.id.name)
+
+
+@case("bitpoke/mysql-operator#17: the same with a step, whose block ignores that it is uncertain", one_team)
+def step_begun_twice(staff: Staff, right: bool) -> None:
+    @staff.app.controller(manages=staff.team)
+    async def disks(rt: headway.Runtime, request: Request) -> None:
+        team = rt.resource(request)
+        if team is None:
+            return
+        async with rt.step(team, "make-disk") as step:
+            if not step.done:
+                assert step.key
+                await (staff.outside.put("base") if right else staff.outside.make("base"))
