@@ -178,11 +178,11 @@ async def test_keys_that_a_run_leaves_go_by_priority_in_the_next(autojump_clock:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (None, "it returned None: use an int from -100 to 100"),
+        (None, "it returned None: use an int from -10 to 10"),
         ("high", "it returned 'high': use an int"),
         (1.5, "it returned 1.5: use an int"),
-        (101, "it returned 101: use an int from -100 to 100"),
-        (-101, "it returned -101: use an int"),
+        (11, "it returned 11: use an int from -10 to 10"),
+        (-11, "it returned -11: use an int"),
         (ValueError("no tier"), "no tier"),
         (SystemExit("tired"), "tired"),
     ],
@@ -206,7 +206,7 @@ async def test_failing_function_is_reported_and_its_key_is_normal(
         assert (failed.controller, failed.index, failed.key) == ("staff/teams", "headway.priority", odd.id.key)
         assert problem in str(failed.error)
         lines = sentences(await engine.why(odd.id))
-        assert any("Team odd: the priority is 0, because the function of `priority` raised." in line for line in lines)
+        assert any("Team odd: the priority is 0, because the function of `priority` failed." in line for line in lines)
         assert any(problem in line for line in lines)
         staff.gate.set()
         await staff.wait_idle()

@@ -251,7 +251,7 @@ class App:
             backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
             min_interval: the time, in seconds, from the start of a key's reconcile until the next one may start.
                 Changes in between are handled together by the next one. Default: 0.
-            priority: a function of a managed resource that returns an int from -100 to 100. Of two keys that wait, the
+            priority: a function of a managed resource that returns an int from -10 to 10. Of two keys that wait, the
                 one with the higher priority is reconciled first. Default: 0 for all.
             write_limit: the rate of the controller's writes in one process, ``headway.WriteLimit(10, burst=50)`` for
                 10 a second. Writes above it wait. Default: no limit.

@@ -162,10 +162,8 @@ class Definition(Options):
 def _by_priority(type: CachedType[Any], function: Callable[[Any], object]) -> Index[Any, int]:
     def priority(resource: Any) -> int:
         answer = function(resource)
-        if isinstance(answer, int) and -100 <= answer <= 100:
-            return answer
-        raise DeclarationError(
-            answer_problem(answer) or f"it returned {repr_text(answer)}: use an int from -100 to 100"
-        )
+        if isinstance(answer, int) and -10 <= answer <= 10:
+            return int(answer)
+        raise DeclarationError(answer_problem(answer) or f"it returned {repr_text(answer)}: use an int from -10 to 10")
 
     return Index(type, PRIORITY_INDEX, priority, single=True)

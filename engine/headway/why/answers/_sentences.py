@@ -342,7 +342,7 @@ def _unmapped(change: UnmappedChange, role: str, now: float, other: Ref | None) 
 def _left_out(left: LeftOut) -> Iterator[str]:
     others = f", and {left.count - 1} more" if left.count > 1 else ""
     if left.index == PRIORITY_INDEX:
-        yield f"{_named(left.resource)}{others}: the priority is 0, because the function of `priority` raised."
+        yield f"{_named(left.resource)}{others}: the priority is 0, because the function of `priority` failed."
     else:
         yield (
             f"Index {left.index} lacks {_named(left.resource)}{others}, because its function raised: a read of the "
