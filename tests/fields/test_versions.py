@@ -8,9 +8,10 @@ import pytest
 
 import headway
 from headway import field
-from headway.errors import InvalidArgument
+from headway.errors import FieldConflict, InvalidArgument
 from headway.events import ignore
 from headway.fields._owners import Request
+from headway.fields._places import place_of
 from headway.resource import FIELD_OWNERS
 from headway.storage import MemoryBackend
 
@@ -160,3 +161,62 @@ async def test_owners_cannot_be_forged(entry: str) -> None:
         found.metadata[FIELD_OWNERS] = Request(found.version, "v1", "ada", many).text()
         with pytest.raises(InvalidArgument, match="ada must own at most 1000 fields"):
             await client.write(found)
+
+
+@headway.message
+class Nested:
+    size: int = field(1)
+    n: Nested | None = field(2)
+    labels: dict[str, str] = field(3)
+
+
+async def test_request_is_checked_by_the_server_like_the_arguments_of_an_apply() -> None:
+    """A forged one can have neither a name that no client would send, nor a path that costs too much."""
+    app = headway.App("shop")
+    type = app.type("shop", "v1", "Nested", Nested, owned_fields=True)
+    cases = [
+        ("", ["size"], "manager '' must be the name of the writer"),
+        ("a\nb", ["size"], r"manager 'a\\nb' must be"),
+        ("\ud800", ["size"], r"manager '\\ud800' must be"),
+        ("x" * 201, ["size"], "of up to 200 printable characters"),
+        ("ada", ["size", "size"], "the fields of ada must be listed once each"),
+        ("ada", ["labels.\ud800"], "half of a surrogate pair"),
+        ("ada", ["metadata:\ud800"], "half of a surrogate pair"),
+        ("ada", [".".join(["n"] * 100 + ["size"])], "must have at most 100 levels"),
+    ]
+    async with headway.open_engine("memory:", app, report=ignore) as engine:
+        client = engine.client
+        stored = await client.write(type.new("one", Nested(size=3)))
+        for manager, paths, said in cases:
+            for name, based_on in (("new", ""), ("one", stored.version)):
+                given = type.new(name, Nested(size=4))
+                given.metadata[FIELD_OWNERS] = Request(based_on, "v1", manager, paths).text()
+                with pytest.raises(InvalidArgument, match=said):
+                    await client.write(given)
+        assert await client.read(type, "one") == stored
+        assert await client.get(type, "new") is None
+
+
+@pytest.mark.parametrize("leaf", ["size", "labels.a.b"])
+def test_path_has_at_most_100_levels_and_its_place_is_found_once(leaf: str) -> None:
+    """Each write looks at all fields with owners, and an apply does so several times."""
+    app = headway.App("shop")
+    type = app.type("shop", "v1", "Nested", Nested, owned_fields=True)
+    deepest = ".".join([*["n"] * 99, leaf])
+    assert place_of(type, deepest) is place_of(type, deepest)
+    with pytest.raises(InvalidArgument, match=r"field 'n\.n.*… must have at most 100 levels"):
+        place_of(type, f"n.{deepest}")
+
+
+async def test_conflict_shows_a_name_with_control_characters_in_quotes() -> None:
+    """It may be the key of a map, which others choose."""
+    app = headway.App("shop")
+    type = app.type("shop", "v1", "Nested", Nested, owned_fields=True)
+    async with headway.open_engine("memory:", app, report=ignore) as engine:
+        await engine.client.apply(
+            type.new("one", Nested(labels={"\x1b[2J": "x"})), fields=["labels.\x1b[2J"], manager="ada"
+        )
+        with pytest.raises(FieldConflict, match=r"'labels\.\\x1b\[2J' belongs to ada"):
+            await engine.client.apply(
+                type.new("one", Nested(labels={"\x1b[2J": "y"})), fields=["labels.\x1b[2J"], manager="bob"
+            )

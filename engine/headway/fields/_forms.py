@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from headway.base import Steps
+from headway.base import Steps, in_slices
 from headway.errors import InvalidArgument, PayloadError
 from headway.fields._merge import MAX_OWNED, MAX_PATHS
-from headway.fields._owners import Owners, Request, owners_in, put_owners, request_in
+from headway.fields._owners import Owners, Request, check_manager, owners_in, put_owners, request_in
 from headway.fields._places import State, known_place, place_of
 from headway.protobuf import decoding
 from headway.resource import FIELD_OWNERS, Kind, Registry, ResourceType, is_marked, is_unreadable, pb, resource_id
@@ -63,20 +63,20 @@ class _OwnedForm:
 
     async def created(self, resource: pb.Resource) -> pb.Resource:
         """Return a new resource as it will be stored."""
-        request = self._request(resource, "", Owners())
+        request = await in_slices(self._request(resource, "", Owners()))
         made = await self._form.created(resource)
         self._put(made, {} if request is None else {request.manager: request.paths})
         return made
 
     def replaced(self, stored: pb.Resource, resource: pb.Resource, update: Update) -> Steps[pb.Resource]:
         """Return what a write stores in place of a resource."""
+        owners = owners_in(self._owned, stored.metadata)
+        request = yield from self._request(resource, stored.version, owners)
         given = copy.copy(resource)
         given.metadata = {key: text for key, text in resource.metadata.items() if key != FIELD_OWNERS}
         if FIELD_OWNERS in stored.metadata:
             given.metadata[FIELD_OWNERS] = stored.metadata[FIELD_OWNERS]
         made = yield from self._form.replaced(stored, given, update)
-        owners = owners_in(self._owned, stored.metadata)
-        request = self._request(resource, stored.version, owners)
         if is_marked(made.metadata) or (request is None and not owners):
             return made
         if request is not None:
@@ -92,7 +92,7 @@ class _OwnedForm:
         self._put(made, owners)
         return made
 
-    def _request(self, resource: pb.Resource, stored_version: str, owners: Owners) -> Request | None:
+    def _request(self, resource: pb.Resource, stored_version: str, owners: Owners) -> Steps[Request | None]:
         """Return the request of a write over a stored version, or None. Refuse an invalid one."""
         request = request_in(resource.metadata)
         if request is None or request.based_on != stored_version:
@@ -103,10 +103,15 @@ class _OwnedForm:
                 f"{name}: fields of {self._form.type.name.version} cannot have owners here: this program keeps them "
                 f"for the fields of {owned.name}, so apply them as that type"
             )
-        if len(request.paths) > MAX_PATHS + len(owners.get(request.manager, ())):
+        check_manager(request.manager)
+        own, asked = set(owners.get(request.manager, ())), set(request.paths)
+        if len(asked) < len(request.paths):
+            raise InvalidArgument(f"{name}: the fields of {request.manager} must be listed once each")
+        if len(asked) > MAX_PATHS + len(own):
             raise InvalidArgument(f"{name}: {request.manager} must own at most {MAX_PATHS} fields")
         for path in request.paths:
-            if path not in owners.get(request.manager, ()):
+            yield
+            if path not in own:
                 place_of(owned, path)
         return request
 

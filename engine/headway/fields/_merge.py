@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from headway.base import repr_text
 from headway.errors import FieldConflict, InvalidArgument
-from headway.fields._owners import Owners, Request, owners_in, put_owners, sorted_paths
+from headway.fields._owners import Owners, Request, check_manager, owners_in, put_owners, sorted_paths
 from headway.fields._places import State, known_place, place_of
 from headway.protobuf import Payload, equal, has_unknown_fields, keep_unknown_fields
 from headway.resource import FIELD_OWNERS, FINALIZERS, Resource, quoted
@@ -20,7 +20,6 @@ MAX_PATHS = 1000
 MAX_OWNED = 4 * MAX_PATHS
 """The maximum number of fields that all managers of a resource own. Each apply looks at all of them."""
 
-_LONGEST_NAME = 200
 _SHOWN = 5
 
 
@@ -64,7 +63,7 @@ class Merged(NamedTuple, Generic[T]):
     def check(self, after: Resource[T]) -> None:
         """Raise FieldConflict if a field of another manager would change."""
         if found := self.taken(after):
-            named = [f"{path} belongs to {manager}" for manager, path in found[:_SHOWN]]
+            named = [f"{_shown(path)} belongs to {_shown(manager)}" for manager, path in found[:_SHOWN]]
             more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
             raise FieldConflict(
                 f"{after.id}: {', '.join([*named, *more])}: leave it out, apply the same value, or take it over with "
@@ -74,7 +73,7 @@ class Merged(NamedTuple, Generic[T]):
 
     def stored(self, after: Resource[T]) -> Resource[T]:
         """Return the resource as it will be stored, with the owners of its fields, except for what the store sets."""
-        made, taken = after.copy(), self.taken(after)
+        made, taken = after.copy(), set(self.taken(after))
         owners = {
             manager: [path for path in paths if (manager, path) not in taken] for manager, paths in self.owners.items()
         }
@@ -86,6 +85,11 @@ class Merged(NamedTuple, Generic[T]):
         made = self.resource.copy()
         made.metadata[FIELD_OWNERS] = self.request.text()
         return made
+
+
+def _shown(name: str) -> str:
+    """Return a path or a manager as errors show it: as it is, if it is printable."""
+    return name if name.isprintable() else quoted(name)
 
 
 class Applied(Generic[T]):
@@ -108,12 +112,7 @@ class Applied(Generic[T]):
             )
         if len(listed) > MAX_PATHS:
             raise InvalidArgument(f"fields has {len(listed)} paths: it must have at most {MAX_PATHS}")
-        named: object = manager
-        if not isinstance(named, str) or not 0 < len(named) <= _LONGEST_NAME or not named.isprintable():
-            raise InvalidArgument(
-                f"manager {quoted(manager)} must be the name of the writer, of up to {_LONGEST_NAME} printable "
-                "characters, such as manager='deploy'. In a reconciler it is the controller"
-            )
+        check_manager(manager)
         self.resource, self.manager, self.force = resource, manager, force
         self.paths = sorted_paths(listed)
         self._given = State.of(resource)
@@ -134,8 +133,9 @@ class Applied(Generic[T]):
         own = owners.pop(self.manager, [])
         # A newer program owns them under this name. This one can neither list nor remove them.
         unknown = [path for path in own if known_place(type, path) is None]
+        listed = set(self.paths)
         for path in own:
-            if path not in self.paths and (place := known_place(type, path)) is not None:
+            if path not in listed and (place := known_place(type, path)) is not None:
                 place.put(after, empty)
         for path in [path for paths in owners.values() for path in paths]:
             if (place := known_place(type, path)) is not None:

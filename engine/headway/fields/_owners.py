@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headway.resource import FIELD_OWNERS, ResourceType
+from headway.errors import InvalidArgument
+from headway.resource import FIELD_OWNERS, ResourceType, quoted
+
+_LONGEST_NAME = 200
 
 _REQUEST = "apply"
 """No version of a type has this name."""
@@ -38,6 +41,15 @@ class Request(NamedTuple):
     def text(self) -> str:
         """Return the entry of the metadata."""
         return _json({_REQUEST: self})
+
+
+def check_manager(name: object) -> None:
+    """Raise InvalidArgument if the name of a manager is invalid."""
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise InvalidArgument(
+            f"manager {quoted(name)} must be the name of the writer, of up to {_LONGEST_NAME} printable "
+            "characters, such as manager='deploy'. In a reconciler it is the controller"
+        )
 
 
 def owners_in(type: ResourceType[Any], metadata: Mapping[str, str]) -> Owners:

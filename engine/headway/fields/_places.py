@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, Self
+import sys
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import betterproto2
 
 from headway.base import did_you_mean
 from headway.errors import InvalidArgument
 from headway.protobuf import copy_message, decode, equal, metadata_of
-from headway.resource import DELETION_TIMESTAMP, FIELD_OWNERS, FINALIZERS, Resource, ResourceType, quoted
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FIELD_OWNERS,
+    FINALIZERS,
+    Resource,
+    ResourceType,
+    quoted,
+    unicode_problem,
+)
 
 _METADATA = "metadata:"
 _LONGEST = 400
 """The maximum length of a path."""
+
+_DEEPEST = 100
+"""The maximum number of levels of a path. Payloads are not nested deeper."""
+
+_REMEMBERED = 8192
+"""The number of paths whose places are remembered: those of two resources with as many owned fields as possible."""
 
 
 class State(NamedTuple):
@@ -59,12 +75,17 @@ def place_of(type: ResourceType[Any], path: str) -> Place:
     """
     if len(path) > _LONGEST:
         raise InvalidArgument(f"field {quoted(path)} must have at most {_LONGEST} characters")
+    if problem := unicode_problem("field", path):
+        raise InvalidArgument(problem)
     if path.startswith(_METADATA):
         key = path.removeprefix(_METADATA)
         if key in ("", FINALIZERS, DELETION_TIMESTAMP, FIELD_OWNERS):
             raise InvalidArgument(f"field {path!r} must name an entry of the program's own, such as 'metadata:tier'")
         return _Entry(key)
-    return _field(type.payload, path)
+    found = _field_or_error(cast("Hashable", type.payload), path)
+    if isinstance(found, str):
+        raise InvalidArgument(found)
+    return found
 
 
 def known_place(type: ResourceType[Any], path: str) -> Place | None:
@@ -114,56 +135,79 @@ class _Field(NamedTuple):
             if getattr(message, name) is None:
                 _set(message, name, _new(metadata_of(type(message)).cls_by_field[name]))
             message = getattr(message, name)
-        given = getattr(self._found(source), self.name)
+        found = self._found(source)
+        given = getattr(_new(self.holder) if found is None else found, self.name)
         if self.key is None:
             _set(message, self.name, _copied(given))
         else:
             _put_entry(getattr(message, self.name), given, self.key)
 
     def same(self, left: State, right: State) -> bool:
-        return equal(self._alone(left), self._alone(right))
+        found, other = self._found(left), self._found(right)
+        return found is other or equal(self._alone(found), self._alone(other))
 
     def is_missing(self, state: State) -> bool:
-        return self.key is not None and self.key not in getattr(self._found(state), self.name)
+        if self.key is None:
+            return False
+        found = self._found(state)
+        return found is None or self.key not in getattr(found, self.name)
 
     def _found(self, state: State) -> Any:
-        """Return the message that has the field; an empty one if none is set."""
+        """Return the message that has the field, or None if it is not set."""
         message = state.payload
         for name in self.outer:
             message = getattr(message, name)
             if message is None:
-                return _new(self.holder)
+                return None
         return message
 
-    def _alone(self, state: State) -> Any:
+    def _alone(self, found: Any) -> Any:
         """Return a message with this field alone, so that `equal` compares nothing else."""
-        made, value = _new(self.holder), getattr(self._found(state), self.name)
+        made = _new(self.holder)
+        if found is None:
+            return made
+        value = getattr(found, self.name)
         if self.key is not None:
             value = {self.key: value[self.key]} if self.key in value else {}
         setattr(made, self.name, value)
         return made
 
 
+@lru_cache(_REMEMBERED)
+def _field_or_error(payload: Hashable, path: str) -> _Field | str:
+    """Return the field of a path, or the error if the payload has none."""
+    try:
+        return _field(cast("type[Any]", payload), path)
+    except InvalidArgument as error:
+        return str(error)
+
+
 def _field(payload: type[Any], path: str) -> _Field:
-    holder, outer = payload, tuple[str, ...]()
-    names = path.split(".")
+    holder, names = payload, path.split(".")
     for at, name in enumerate(names):
+        if at == _DEEPEST:
+            raise InvalidArgument(f"field {quoted(path)} must have at most {_DEEPEST} levels")
         metadata = metadata_of(holder)
         meta = metadata.meta_by_field_name.get(name)
         if meta is None:
             hint = did_you_mean(name, metadata.meta_by_field_name)
             raise InvalidArgument(f"field {quoted(path)}: {holder.__name__} has no field {quoted(name)}{hint}")
-        rest = names[at + 1 :]
-        if not rest:
-            return _Field(outer, holder, name)
+        if at + 1 == len(names):
+            return _Field(_outer(names[:at]), holder, name)
         if meta.map_meta is not None:
             # The value of an entry is owned as a whole, so all that follows is the key.
-            return _Field(outer, holder, name, _key(path, meta.map_meta[0].proto_type, ".".join(rest)))
+            key = _key(path, meta.map_meta[0].proto_type, ".".join(names[at + 1 :]))
+            return _Field(_outer(names[:at]), holder, name, key)
         if meta.proto_type != betterproto2.TYPE_MESSAGE or meta.repeated or meta.unwrap is not None:
             what = "a list, which is owned as a whole" if meta.repeated else "not a message, so it has no fields"
             raise InvalidArgument(f"field {quoted(path)}: {holder.__name__}.{name} is {what}: use {quoted(name)}")
-        outer, holder = (*outer, name), metadata.cls_by_field[name]
+        holder = metadata.cls_by_field[name]
     raise AssertionError(path)
+
+
+def _outer(names: list[str]) -> tuple[str, ...]:
+    """Return names of fields as the classes have them, so that what is remembered stays small."""
+    return tuple(map(sys.intern, names))
 
 
 def _key(path: str, kind: str, text: str) -> Any:
