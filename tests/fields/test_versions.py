@@ -120,6 +120,30 @@ async def test_owners_of_another_version_count_for_nothing() -> None:
             assert stored.field_owners == {"count": ("bob",)}
 
 
+async def test_owners_of_another_version_are_gone_after_the_next_write() -> None:
+    """They would count again, for fields that others have changed, if a program moved the owned fields back."""
+    before, old, _ = kinds("v1")
+    after, _, new = kinds("v2")
+    async with MemoryBackend() as store:
+        async with headway.open_engine(store, before, report=ignore) as engine:
+            for name in ("written", "marked"):
+                given = old.new(name, Old(size=3))
+                given.finalizers = frozenset({"held", "kept"})
+                await engine.client.apply(given, fields=["size"], manager="ada")
+        async with headway.open_engine(store, after, report=ignore) as engine:
+            written = await engine.client.read(new, "written")
+            written.data.note = "n"
+            assert FIELD_OWNERS not in (await engine.client.write(written)).metadata
+            # A resource that is being deleted keeps its metadata.
+            await engine.client.delete(new.id("marked"))
+            marked = await engine.client.read(new, "marked")
+            marked.finalizers = frozenset({"kept"})
+            await engine.client.write(marked)
+        async with headway.open_engine(store, before, report=ignore) as engine:
+            assert (await engine.client.read(old, "written")).field_owners == {}
+            assert (await engine.client.read(old, "marked")).field_owners == {"size": ("ada",)}
+
+
 async def test_request_of_fields_of_another_version_is_refused() -> None:
     """As from a client whose program has the owned fields in v2, while the server's has them in v1."""
     app, old, new = kinds("v1")

@@ -77,7 +77,7 @@ class _OwnedForm:
         if FIELD_OWNERS in stored.metadata:
             given.metadata[FIELD_OWNERS] = stored.metadata[FIELD_OWNERS]
         made = yield from self._form.replaced(stored, given, update)
-        if is_marked(made.metadata) or (request is None and not owners):
+        if is_marked(made.metadata) or (request is None and FIELD_OWNERS not in made.metadata):
             return made
         if request is not None:
             owners.pop(request.manager, None)
