@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from headway.errors import (
     PermissionDenied,
 )
 from headway.events import ignore
+from headway.fields import Applied, apply_fields
 from headway.resource import FIELD_OWNERS
 from headway.storage import MemoryBackend
 from headway.testing import Fault, ScriptedChannel
@@ -118,21 +120,14 @@ async def test_two_managers_share_a_resource_and_keep_their_fields_apart(url: st
 
 
 async def test_many_appliers_at_once_lose_nothing(url: str) -> None:
-    """Each of six managers owns an entry of a map, and all of them change a resource at the same time."""
+    """Each of twelve managers owns an entry of a map, and all of them change a resource at the same time."""
     app, thing = shop()
-    managers = [f"m{number}" for number in range(6)]
+    managers = [f"m{number}" for number in range(12)]
 
     async def apply(client: headway.Client, manager: str) -> None:
         for count in range(5):
             given = thing.new("one", Thing(labels={manager: str(count)}))
-            while True:
-                try:
-                    await client.apply(given, fields=[f"labels.{manager}"], manager=manager)
-                    break
-                except FieldConflict:
-                    raise
-                except Conflict:
-                    continue
+            await client.apply(given, fields=[f"labels.{manager}"], manager=manager)
 
     async with remote(app, url) as client:
         async with trio.open_nursery() as nursery:
@@ -141,6 +136,41 @@ async def test_many_appliers_at_once_lose_nothing(url: str) -> None:
         found = await client.read(thing, "one")
         assert found.data.labels == dict.fromkeys(managers, "4")
         assert found.field_owners == {f"labels.{manager}": (manager,) for manager in managers}
+
+
+@pytest.mark.parametrize("faster", [40, 100])
+async def test_apply_pauses_longer_each_time_that_another_writer_is_faster_and_not_for_ever(
+    faster: int, autojump_clock: MockClock
+) -> None:
+    _, thing = shop()
+    tries: list[float] = []
+
+    class Client:
+        async def get(self, _type: headway.ResourceType[Any], _id: headway.ResourceId, /) -> None:
+            return None
+
+        async def create(self, resource: headway.Resource[Any], /) -> headway.Resource[Any]:
+            tries.append(trio.current_time())
+            if len(tries) <= faster:
+                raise Conflict("another writer was faster")
+            made = resource.copy()
+            made.metadata[FIELD_OWNERS] = "owners"
+            return made
+
+        validate = write = create
+
+    applied = Applied(thing.new("one", Thing(size=3)), ["size"], "ada")
+    if faster == 40:
+        assert (await apply_fields(Client(), None, applied)).metadata == {FIELD_OWNERS: "owners"}
+        assert len(tries) == 41
+    else:
+        with pytest.raises(Conflict, match="Thing one kept being changed by others while it was applied"):
+            await apply_fields(Client(), None, applied)
+        assert len(tries) == 64
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert 0 < pauses[0] < 0.005
+    assert 0.1 < max(pauses) < 0.25
+    assert len(set(pauses)) == len(pauses)
 
 
 async def test_fields_that_all_managers_own_are_bounded() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
+import trio
+
+from headway.base import chance
 from headway.errors import Conflict, FieldConflict, HeadwayError, NotHeadway
 from headway.fields._merge import Applied, Merged
 from headway.protobuf import Payload
@@ -12,7 +15,9 @@ from headway.resource import FIELD_OWNERS, Resource, ResourceId, ResourceType, p
 
 T = TypeVar("T", bound=Payload)
 
-_ATTEMPTS = 8
+_ATTEMPTS = 64
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
 
 Same = Callable[[ResourceType[Any], pb.Resource, pb.Resource], bool]
 Cached = Callable[[Resource[Any], Same], Awaitable[Resource[Any] | None]]
@@ -58,7 +63,7 @@ async def apply_fields(
 
     if cached is not None and (found := await cached(given, same)) is not None:
         return found
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         current = await client.get(given.type, given.id)
         merged = applied.over(current)
         after = await as_stored(client, merged, knows_hooks=knows_hooks)
@@ -73,7 +78,8 @@ async def apply_fields(
         except FieldConflict:
             raise
         except Conflict:
-            continue
+            # Many managers may share a resource, and one of those that write at the same time succeeds.
+            await trio.sleep(chance.uniform(0, min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)))
     raise Conflict(f"{given.id} kept being changed by others while it was applied")
 
 
