@@ -82,7 +82,7 @@ async def test_conflict_names_manager_and_field_until_it_is_forced(headway: Term
     said = "Error: Service web: title belongs to scaler: leave it out, apply the same value, or take it over with"
     for command in (["diff"], ["apply", "--dry-run"], ["apply"]):
         done = await headway(*command, "-f", "-", stdin=WEB)
-        assert (done.returncode, done.stderr) == (1, f"{said} force=True\n")
+        assert (done.returncode, done.stderr) == (1, f"{said} --force\n")
     assert (await headway("diff", "--force", "-f", "-", stdin=WEB)).returncode == 7
     assert (await headway("apply", "--force", "-f", "-", stdin=WEB)).stdout == "Service web changed\n"
     assert (await engine.client.read(SERVICE, "web")).field_owners == OWNED

@@ -51,6 +51,9 @@ class Model:
         return [] if force else sorted((other, path) for other, gone in lost.items() for path in gone)
 
     def apply(self, manager: str, given: Mapping[str, Any], paths: set[str], *, force: bool) -> None:
+        if self.values is None and not paths:
+            # There is nothing to give up.
+            return
         assert not self.conflicts(manager, given, paths, force=force)
         self.values, lost = self._applied(manager, given, paths)
         self.owners = {other: owned - lost[other] for other, owned in self._others(manager).items()}

@@ -21,6 +21,7 @@ from headway.errors import (
     DeclarationError,
     FieldConflict,
     InvalidArgument,
+    NotFound,
     NotHeadway,
     OutcomeUnknown,
     PermissionDenied,
@@ -319,6 +320,27 @@ async def test_message_that_may_be_absent_is_owned_with_its_presence() -> None:
         assert stored.data.part is None
         stored = await client.apply(thing.new("one", Whole(numbers={-5: "x"})), fields=["numbers.-5"], manager="ada")
         assert stored.data == Whole(numbers={-5: "x"})
+
+
+async def test_listed_default_makes_the_message_around_it_which_stays_when_it_is_given_up() -> None:
+    app, thing = shop(Whole)
+    async with remote(app) as client:
+        stored = await client.apply(thing.new("one", Whole(part=Part())), fields=["part.name"], manager="ada")
+        assert (stored.data, stored.field_owners) == (Whole(part=Part()), {"part.name": ("ada",)})
+        stored = await client.apply(thing.new("one"), fields=[], manager="ada")
+        assert (stored.data, stored.field_owners) == (Whole(part=Part()), {})
+        stored = await client.apply(thing.new("two"), fields=["part.name"], manager="ada")
+        assert (stored.data, stored.field_owners) == (Whole(), {"part.name": ("ada",)})
+
+
+async def test_nothing_is_given_up_of_a_resource_that_does_not_exist() -> None:
+    app, thing = shop()
+    async with remote(app) as client:
+        with pytest.raises(
+            NotFound, match="Thing one not found, so there is nothing to give up: list fields to create"
+        ):
+            await client.apply(thing.new("one", Thing(size=3)), fields=[], manager="ada")
+        assert await client.get(thing, "one") is None
 
 
 async def test_fields_of_a_newer_program_are_kept_and_stay_owned() -> None:

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headway.errors import Conflict, FailedPrecondition, FieldConflict
+from headway.errors import Conflict, FailedPrecondition, FieldConflict, NotFound
 from headway.resource import FIELD_OWNERS
 from headway.storage import Backend, MemoryBackend, SqliteBackend
 from headway.testing import LiveRun
@@ -83,6 +83,10 @@ class FieldsMachine(LiveRun, RuleBasedStateMachine):
             assert before is not None
             assert after.version == before.version
             return
+        if before is None and not paths:
+            with pytest.raises(NotFound, match="nothing to give up"):
+                await self._send(manager, values, paths, force)
+            return
         self.model.apply(manager, values, paths, force=force)
         stored = await self._send(manager, values, paths, force)
         again = await self._send(manager, values, paths, force)
@@ -105,7 +109,7 @@ class FieldsMachine(LiveRun, RuleBasedStateMachine):
         possible = [self._after(order, values) for order in itertools.permutations(given)]
 
         async def send(manager: str, paths: set[str], force: bool) -> None:
-            with suppress(FieldConflict):
+            with suppress(FieldConflict, NotFound):
                 await self._send(manager, values, paths, force)
 
         async def both() -> None:

@@ -123,6 +123,9 @@ async def _apply_one(
             raise AlreadyExists("it already exists; leave --create-only out to replace it") from error
     before = await client.get(resource.type, resource.id)
     if owned:
+        if before is None and not document.fields:
+            # It has no owner. An apply of no fields would give up those that there are.
+            return await manager.create(client, document), "created"
         stored = await manager.apply(client, document)
         return stored, _outcome(before, stored)
     if before is None:

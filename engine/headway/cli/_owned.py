@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from headway.cli._exits import Usage
 from headway.client import Client
+from headway.errors import FieldConflict
 from headway.manifest import Document
 from headway.resource import Resource
 
@@ -39,7 +41,8 @@ class Manager(NamedTuple):
         """Apply the fields of a document."""
         from headway.fields import apply_fields
 
-        return await apply_fields(client, None, self.applied(document), knows_hooks=False)
+        with _advice():
+            return await apply_fields(client, None, self.applied(document), knows_hooks=False)
 
     async def preview(
         self, client: Client, document: Document, current: Resource[Any] | None
@@ -48,8 +51,21 @@ class Manager(NamedTuple):
         merged: Merged[Any] = self.applied(document).over(current)
         after = await client.validate(merged.resource)
         if not self.force:
-            merged.check(after)
+            with _advice():
+                merged.check(after)
         return merged.stored(after), not merged.changes_nothing(after)
+
+
+@contextmanager
+def _advice() -> Iterator[None]:
+    """Let a conflict name the option of the command line in place of the argument."""
+    try:
+        yield
+    except FieldConflict as error:
+        text = str(error)
+        if text.endswith(argument := "force=True"):
+            text = f"{text.removesuffix(argument)}--force"
+        raise FieldConflict(text, error.conflicts) from error
 
 
 def manager_options(function: Callable[..., Any]) -> Callable[..., Any]:

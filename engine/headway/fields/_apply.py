@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from headway.base import chance
-from headway.errors import Conflict, FieldConflict, HeadwayError, NotHeadway
+from headway.errors import Conflict, FieldConflict, HeadwayError, NotFound, NotHeadway
 from headway.fields._merge import Applied, Merged
 from headway.protobuf import Payload
 from headway.resource import FIELD_OWNERS, Resource, ResourceId, ResourceType, pb
@@ -54,6 +54,7 @@ async def apply_fields(
 
     Raises:
         FieldConflict: another manager owns one of them with another value, and the apply does not take it over.
+        NotFound: there is no resource, and no field for a new one.
     """
     given = applied.resource
 
@@ -65,6 +66,8 @@ async def apply_fields(
         return found
     for attempt in range(_ATTEMPTS):
         current = await client.get(given.type, given.id)
+        if current is None and not applied.paths:
+            raise NotFound(f"{given.id} not found, so there is nothing to give up: list fields to create it")
         merged = applied.over(current)
         after = await as_stored(client, merged, knows_hooks=knows_hooks)
         if not applied.force:

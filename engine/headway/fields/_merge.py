@@ -142,7 +142,7 @@ class Applied(Generic[T]):
                 # It may be within a field that was given up just now.
                 place.put(after, before)
         for path in self.paths:
-            place_of(type, path).put(after, self._given)
+            place_of(type, path).put(after, self._given, around=True)
         if has_unknown_fields(before.payload):
             keep_unknown_fields(after.payload, before.payload)
         made = self._created(after) if current is None else current.copy()

@@ -54,8 +54,11 @@ class State(NamedTuple):
 class Place(Protocol):
     """A place in a state."""
 
-    def put(self, target: State, source: State) -> None:
-        """Give the place in ``target`` the value that it has in ``source``."""
+    def put(self, target: State, source: State, *, around: bool = False) -> None:
+        """Give the place in ``target`` the value that it has in ``source``.
+
+        If it is the default, the messages around it are made only with ``around``, if they are set in ``source``.
+        """
         ...
 
     def same(self, left: State, right: State) -> bool:
@@ -101,7 +104,7 @@ class _Entry(NamedTuple):
 
     key: str
 
-    def put(self, target: State, source: State) -> None:
+    def put(self, target: State, source: State, **_: bool) -> None:
         _put_entry(target.metadata, source.metadata, self.key)
 
     def same(self, left: State, right: State) -> bool:
@@ -126,8 +129,10 @@ class _Field(NamedTuple):
     name: str
     key: Any = None
 
-    def put(self, target: State, source: State) -> None:
-        if self.same(target, source):
+    def put(self, target: State, source: State, *, around: bool = False) -> None:
+        found = self._found(source)
+        is_there = found is None or not around or self._found(target) is not None
+        if is_there and self.same(target, source):
             # Nothing is made around a field that is not set.
             return
         message = target.payload
@@ -135,7 +140,6 @@ class _Field(NamedTuple):
             if getattr(message, name) is None:
                 _set(message, name, _new(metadata_of(type(message)).cls_by_field[name]))
             message = getattr(message, name)
-        found = self._found(source)
         given = getattr(_new(self.holder) if found is None else found, self.name)
         if self.key is None:
             _set(message, self.name, _copied(given))
