@@ -453,3 +453,15 @@ def test_only_one_version_of_a_kind_has_owned_fields() -> None:
     app, _ = shop()
     with pytest.raises(DeclarationError, match=r"shop\.v2\.Thing: owned_fields=True is taken by shop\.v1\.Thing"):
         app.type("shop", "v2", "Thing", Part, owned_fields=True)
+
+
+async def test_hook_that_removes_the_entry_of_the_owners_is_named() -> None:
+    def forget(resource: headway.Resource[Thing]) -> None:
+        resource.metadata.clear()
+
+    app, thing = shop(hooks=headway.Hooks(mutate=forget))
+    async with headway.open_engine("memory:", app, report=ignore) as engine:
+        said = r"a mutate hook of shop\.v1\.Thing has removed the entry fieldOwners .* let the hook keep the entry"
+        with pytest.raises(NotHeadway, match=said):
+            await engine.client.apply(thing.new("one", Thing(size=3)), fields=["size"], manager="ada")
+        assert (await engine.client.read(thing, "one")).data == Thing(size=3)

@@ -103,7 +103,12 @@ def _checked(stored: Resource[T], merged: Merged[Any]) -> Resource[T]:
     """Return the stored resource. Raise NotHeadway if the server does not keep its owners."""
     request, entry = merged.request, stored.metadata.get(FIELD_OWNERS)
     # The answer to a creation that was sent again may be of a later state, in which the manager owns less.
-    if entry == request.text() or (entry is None and request.paths):
+    if entry is None and request.paths:
+        raise NotHeadway(
+            f"a mutate hook of {stored.type.name} has removed the entry {FIELD_OWNERS} of the metadata. The server has "
+            f"stored {stored.id}, whose fields have no owner now; let the hook keep the entry"
+        )
+    if entry == request.text():
         raise NotHeadway(
             f"the server keeps no owners of the fields of {stored.type.name}. It has stored {stored.id}, with the "
             "other fields as they were; declare the type with owned_fields=True in the server's program, too"
