@@ -72,4 +72,18 @@ FIELD_MUTANTS = (
         "if False:",
         _APPLY,
     ),
+    Mutant(
+        "a forged path may have any number of levels",
+        "fields/_places.py",
+        "if at == _DEEPEST:",
+        "if False:",
+        _VERSIONS,
+    ),
+    Mutant(
+        "the server takes any name of a manager",
+        "fields/_forms.py",
+        "        check_manager(request.manager)\n",
+        "",
+        _VERSIONS,
+    ),
 )
