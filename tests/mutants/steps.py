@@ -55,6 +55,13 @@ STEP_MUTANTS = (
         _STEPS,
     ),
     Mutant(
+        "a step of another resource is recorded there",
+        "steps/_step.py",
+        "    if own != (resource.type.kind, resource.id.key):\n",
+        "    if own is None:\n",
+        _STEPS,
+    ),
+    Mutant(
         "two tasks enter a step at once",
         "steps/_step.py",
         "self._record)) in self._run.open:",

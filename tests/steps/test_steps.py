@@ -269,21 +269,73 @@ async def test_step_is_entered_by_one_task_at_a_time(autojump_clock: MockClock) 
 
 
 async def test_steps_of_a_resource_outside_the_cache(autojump_clock: MockClock) -> None:
-    """The status that the run has written is newer than the account that the program holds."""
+    """The status that the run has written is newer than the team that the program holds, of which a part is cached."""
+    staff = Steps()
+    part = headway.projection(staff.team, Team, lambda team: Team(members=team.data.members))
 
-    async def body(rt: headway.Runtime, _: headway.Resource[Team]) -> None:
-        account = await rt.strong.read(staff.account, "ada")
+    @staff.app.controller(manages=part)
+    async def parts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = await rt.strong.read(staff.team, request.id)
         for name in ("a", "b", "a"):
-            await rt.once(account, name, staff.effect)
+            await rt.once(team, name, staff.effect)
 
-    staff = Steps(body)
     async with staff.open() as engine:
-        await engine.client.apply(staff.account.new("ada", staff.account.payload(login="ada")))
         await staff.write_team("core")
         await staff.wait_idle()
-        stored = await engine.client.read(staff.account, "ada")
-        assert [each.type for each in stored.status["orders.steps"].conditions] == ["a", "b"]
-    assert len(staff.calls) == 2
+        stored = await engine.client.read(staff.team, "core")
+        assert [each.type for each in stored.status["parts.steps"].conditions] == ["a", "b"]
+    assert len(staff.calls) == 3
+    assert not staff.errors()
+
+
+async def test_step_of_another_resource_is_refused(autojump_clock: MockClock) -> None:
+    """Other keys may be reconciled by other tasks and processes, and each write replaces all records."""
+
+    async def body(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        if team.name == "other":
+            return
+        other = await rt.client.apply(staff.team.new("other"))
+        account = await rt.client.apply(staff.account.new(team.name, staff.account.payload(login="ada")))
+        for each in (other, account):
+            with pytest.raises(InvalidArgument) as raised:
+                await rt.once(each, "charge", staff.effect)
+            refused.append(str(raised.value))
+
+    refused: list[str] = []
+    staff = Steps(body)
+    await staff.run()
+    assert refused[0] == (
+        "step 'charge' of Team other: a step belongs to the resource that is reconciled: record it there, with "
+        "inputs=… for the other one"
+    )
+    assert "step 'charge' of Account core: a step belongs to" in refused[1]
+    assert staff.calls == []
+
+
+async def test_step_of_a_daemon_and_of_a_timer_is_of_their_resource(autojump_clock: MockClock) -> None:
+    staff = Steps(_nobody)
+
+    async def own(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        await rt.once(team, "charge", staff.effect)
+        if team.name == "core":
+            other = await rt.client.read(staff.team, "other")
+            with pytest.raises(InvalidArgument, match="of Team other: a step belongs to the resource that is"):
+                await rt.once(other, "charge", staff.effect)
+
+    staff.app.daemon(staff.team, name="watcher")(own)
+    staff.app.timer(staff.team, every=60, name="tick")(own)
+    async with staff.open() as engine:
+        await staff.write_team("other")
+        await staff.write_team("core")
+        await trio.sleep(1)
+        stored = await engine.client.read(staff.team, "core")
+        assert {*stored.status} == {"watcher.steps", "tick.steps"}
+    assert len(staff.calls) == 4
+    assert not staff.errors()
+
+
+async def _nobody(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+    pass
 
 
 async def test_step_of_a_resource_that_is_gone_does_not_begin(autojump_clock: MockClock) -> None:

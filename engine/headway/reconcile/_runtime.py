@@ -216,12 +216,12 @@ class Runtime:
         begun before and never ended.
 
         Args:
-            resource: a resource that is cached, or that this reconcile has read.
+            resource: the resource that is reconciled, or that of the daemon or timer.
             name: a name for the effect, which other steps of this controller and resource don't have.
             inputs: what the effect depends on: other inputs are another step. Those that were begun last are kept.
 
         Raises:
-            InvalidArgument: the name or an input is invalid, or the resource is not whole.
+            InvalidArgument: the name or an input is invalid, or the resource is another one or not whole.
             FailedPrecondition: the resource has too many steps.
         """
         from headway.steps import Step

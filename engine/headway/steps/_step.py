@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from headway.base import KeyTurns
 from headway.errors import InvalidArgument
-from headway.reconcile import Block, NewestStatuses
+from headway.reconcile import MAPPING, RECONCILING, Block, NewestStatuses
 from headway.resource import ConditionState, Resource
 from headway.steps._record import (
     BEGUN,
@@ -57,6 +57,7 @@ class Step(Block):
         self, rt: Runtime, statuses: NewestStatuses, resource: Resource[Any], name: str, inputs: Inputs
     ) -> None:
         self._record = record_name(name, inputs)
+        _check_own(rt, resource, name)
         self._rt = rt
         self._statuses = statuses
         self._resource = resource
@@ -197,4 +198,15 @@ class Step(Block):
         return InvalidArgument(
             f"step {self._name!r}: {what} does not ask whether the step is done, so it would repeat the effect: write "
             "`if not step.done:` around the effect"
+        )
+
+
+def _check_own(rt: Runtime, resource: Resource[Any], name: str) -> None:
+    """Raise InvalidArgument for a resource that other keys may write steps of: each would lose records of the other."""
+    at_work = RECONCILING.get() or MAPPING.get()
+    own = None if at_work is None else (rt.cache.manages.kind, at_work.key)
+    if own != (resource.type.kind, resource.id.key):
+        raise InvalidArgument(
+            f"step {name!r} of {resource.id}: a step belongs to the resource that is reconciled: record it there, with "
+            "inputs=… for the other one"
         )
