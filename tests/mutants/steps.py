@@ -62,6 +62,20 @@ STEP_MUTANTS = (
         _STEPS,
     ),
     Mutant(
+        "a block that sets the result of a done step is retried",
+        "steps/_step.py",
+        "        return PermanentFailure(wrong)\n",
+        "        self._run.wrong.clear()\n        return InvalidArgument(wrong)  # type: ignore[return-value]\n",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a block that does not ask is entered again",
+        "steps/_step.py",
+        "        if wrong := self._run.wrong.get(self._name):\n",
+        '        if wrong := "":\n',
+        _STEPS,
+    ),
+    Mutant(
         "two tasks enter a step at once",
         "steps/_step.py",
         "self._record)) in self._run.open:",

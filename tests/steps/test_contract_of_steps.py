@@ -60,6 +60,31 @@ async def test_step_is_done_once_over_runs(autojump_clock: MockClock, setting: S
         assert (a[1], b[1], again) == (False, False, (b[0], True))
 
 
+@pytest.mark.parametrize("result", [True, False])
+async def test_block_that_does_not_ask_repeats_its_effect_once_in_a_run(
+    autojump_clock: MockClock, setting: Setting, result: bool
+) -> None:
+    rig = Rig(autojump_clock, setting=setting)
+    calls: list[str] = []
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
+        if (pool := rt.cache.get(rig.pools.pool, request.id)) is not None:
+            async with rt.step(pool, "charge") as step:
+                calls.append(pool.name)
+                if result:
+                    step.result = "x"
+
+    rig.pools.replace(reconcile)
+    async with rig.open():
+        await rig.write_pool("a")
+        for number in range(2):
+            await rig.write_pool("a", str(number))
+            await trio.sleep(100)
+            await rig.restart()
+        await trio.sleep(100)
+    assert calls == ["a"] * 3
+
+
 @pytest.mark.parametrize(
     ("fault", "uncertain"),
     [(Fault.LOST, True), (Fault.BROKEN, True), (Fault.LATE, False), (Fault.FAILED, False), (Fault.SILENT, True)],

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import ConditionState
-from headway.errors import Closed, HeadwayError, InvalidArgument
+from headway.errors import Closed, HeadwayError, InvalidArgument, PermanentFailure
 from headway.steps import KEPT_INPUTS, LONGEST_RESULT, MOST_STEPS, Step, StepUncertain
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
@@ -378,18 +378,12 @@ async def _no_question(rt: headway.Runtime, team: headway.Resource[Team]) -> Non
         pass
 
 
-async def _only_done(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
-    async with rt.step(team, "charge") as step:
-        if not step.done:
-            step.result = "x"
-
-
 async def _key_of_a_done_one(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
     for _ in range(2):
         async with rt.step(team, "charge") as step:
             assert not step.uncertain
             assert step.key
-            step._ask("done")
+            step._asked = True
 
 
 async def _after_the_block(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
@@ -453,11 +447,10 @@ async def _nothing(_: str) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "error"),
     [
-        (_no_question, InvalidArgument, "step 'charge': the block does not ask whether the step is done"),
-        (_only_done, InvalidArgument, "step 'charge': the block asks neither step.uncertain nor step.key"),
-        (_key_of_a_done_one, InvalidArgument, "step 'charge': step.key does not ask whether the step is done"),
-        (_result_of_a_done_one, InvalidArgument, "step 'charge': step.result = ... does not ask whether"),
-        (_failed_when_done, InvalidArgument, "step 'charge': failed() does not ask whether the step is done"),
+        (_no_question, PermanentFailure, "step 'charge': the block does not ask whether the step is done"),
+        (_key_of_a_done_one, PermanentFailure, "step 'charge': step.key does not ask whether the step is done"),
+        (_result_of_a_done_one, PermanentFailure, "step 'charge': step.result = ... does not ask whether"),
+        (_failed_when_done, PermanentFailure, "step 'charge': failed() does not ask whether the step is done"),
         (_after_the_block, Closed, "step.result: the block has ended: call it inside `async with rt.step("),
         (_not_open, Closed, "step.done: the block is not open: call it inside `async with rt.step("),
         (_long, InvalidArgument, "step 'charge': the result has 1025 characters: it must have at most 1024"),
@@ -473,11 +466,45 @@ async def test_mistakes_are_named(autojump_clock: MockClock, body: Body, kind: t
     assert error in staff.errors_of(kind)[0]
 
 
-async def test_effect_without_a_question_is_stored_as_done(autojump_clock: MockClock) -> None:
-    """The error comes after the first effect, and must not be the reason for a second one."""
-    staff = Steps(_only_done)
+@pytest.mark.parametrize("raises", [False, True])
+async def test_block_that_does_not_ask_whether_it_is_done_is_entered_once(
+    autojump_clock: MockClock, raises: bool
+) -> None:
+    """Its effect is stored, and is not repeated by a retry, by a change or for another resource."""
+
+    async def body(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        async with rt.step(team, "charge") as step:
+            step.result = await staff.effect("")
+            if raises:
+                raise LookupError("later")
+
+    staff = Steps(body)
     async with staff.open():
         await staff.write_team("core")
-        await staff.wait_idle()
-        assert await staff.records() == [("charge", TRUE, "Done", "x")]
-    assert staff.runs == 2
+        await trio.sleep(30)
+        assert await staff.records() == [("charge", TRUE, "Done", "charge 1")]
+        assert staff.runs == (2 if raises else 1)
+        await staff.write_team("core", "ada")
+        await staff.write_team("other")
+        await trio.sleep(30)
+        assert len(staff.calls) == 1
+    before, *_, last = staff.errors_of(Exception)
+    assert before == "later" if raises else "step 'charge': the block does not ask whether the step is done" in before
+    assert last == (
+        "step 'charge': the block does not ask whether the step is done, so it would repeat the effect: write `if not "
+        "step.done:` around the effect. No step of this name is begun until the program is started again"
+    )
+
+
+async def test_block_need_not_ask_whether_it_is_uncertain(autojump_clock: MockClock) -> None:
+    """It may ask the outside each time, or pass a key of its own."""
+
+    async def body(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        async with rt.step(team, "charge") as step:
+            if not step.done:
+                step.result = await staff.effect(team.name)
+
+    staff = Steps(body)
+    await staff.run()
+    assert staff.calls == ["core"]
+    assert not staff.errors()

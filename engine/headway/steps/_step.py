@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from headway.base import KeyTurns
-from headway.errors import InvalidArgument
+from headway.errors import InvalidArgument, PermanentFailure
 from headway.reconcile import MAPPING, RECONCILING, Block, NewestStatuses
 from headway.resource import ConditionState, Resource
 from headway.steps._record import (
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 
 
 class _OfRun:
-    """The steps of one run: those that are open, and the turns of the tasks that write a status."""
+    """The steps of one run: those that are open, and the turns of the tasks that write a status.
+
+    Attributes:
+        wrong: by the name of a step, what is wrong with its program: no step of this name is begun again.
+    """
 
     def __init__(self) -> None:
         self.open: set[object] = set()
         self.turns = KeyTurns()
+        self.wrong: dict[str, str] = {}
 
 
 _RUNS: WeakKeyDictionary[NewestStatuses, _OfRun] = WeakKeyDictionary()
@@ -46,7 +51,8 @@ class Step(Block):
     does not begin; a run that has been superseded thus begins no step. If the process dies in between, or the block
     raises, it is entered again, and ``uncertain`` is true then.
 
-    A step that is done is entered, too, so that later code finds its result. Its block must ask ``done`` first.
+    A step that is done is entered, too, so that later code finds its result. Its block must ask ``done`` first. If it
+    does not, PermanentFailure is raised when it ends, and then before any step of this name in this run begins.
 
     If the block raises after it has set the result or has called `failed`, that is stored all the same.
     """
@@ -68,13 +74,14 @@ class Step(Block):
         self._done = self._uncertain = False
         # What the block says of the effect: done with a result, or failed for a reason.
         self._outcome: tuple[ConditionState, str, str] | None = None
-        self._asked: set[str] = set()
+        self._asked = False
         super().__init__()
 
     @property
     def done(self) -> bool:
         """True if the effect has happened and its result is stored: skip it."""
-        self._ask("done")
+        self._check_begun("step.done")
+        self._asked = True
         return self._done
 
     @property
@@ -83,7 +90,7 @@ class Step(Block):
 
         Ask the outside, or repeat the effect with the same `key` if the outside carries out each key once.
         """
-        self._ask("uncertain")
+        self._check_begun("step.uncertain")
         return self._uncertain
 
     @property
@@ -91,9 +98,9 @@ class Step(Block):
         """A key for the outside: a UUID, the same whenever this incarnation of the resource enters this step.
 
         Raises:
-            InvalidArgument: the step is done, so that the effect must be skipped.
+            PermanentFailure: the step is done, so that the effect must be skipped.
         """
-        self._ask("key")
+        self._check_begun("step.key")
         if self._done:
             raise self._repeats("step.key")
         return self._key
@@ -101,7 +108,7 @@ class Step(Block):
     @property
     def result(self) -> str:
         """The result, also after the block; empty without one. A block that sets none is done when it ends."""
-        self._ask("result")
+        self._check_begun("step.result")
         return self._outcome[2] if self._outcome is not None and self._outcome[1] == DONE else ""
 
     @result.setter
@@ -123,6 +130,8 @@ class Step(Block):
 
     async def __aenter__(self) -> Step:
         self._entered = True
+        if wrong := self._run.wrong.get(self._name):
+            raise PermanentFailure(f"{wrong}. No step of this name is begun until the program is started again")
         stored = self._statuses.get(self._resource, self._status_key)
         record = None if stored is None else find(stored.conditions, self._record)
         if record is not None and record.state == ConditionState.TRUE:
@@ -153,10 +162,13 @@ class Step(Block):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
+            repeats = None
+            if not self._asked and (error is None or (not self._done and self._outcome is not None)):
+                repeats = self._repeats("the block")
             if not self._done:
                 await self._end(error)
-            if error is None:
-                self._check_asked()
+            if repeats is not None and error is None:
+                raise repeats
         finally:
             self._is_open = False
             self._run.open.discard((self._resource.id, self._status_key, self._record))
@@ -179,26 +191,17 @@ class Step(Block):
             )
             self._statuses.note(written, self._status_key)
 
-    def _ask(self, name: str) -> None:
+    def _check_begun(self, what: str) -> None:
         if self._is_open is None:
-            self._check_open(f"step.{name}")
-        self._asked.add(name)
+            self._check_open(what)
 
-    def _check_asked(self) -> None:
-        """Raise InvalidArgument if the block would do the same for a step that is done, or that is uncertain."""
-        if "done" not in self._asked:
-            raise self._repeats("the block")
-        if not self._done and not self._asked & {"uncertain", "key"}:
-            raise InvalidArgument(
-                f"step {self._name!r}: the block asks neither step.uncertain nor step.key: after a crash it would "
-                "repeat an effect that may have happened. Pass step.key to the outside, or ask it if step.uncertain"
-            )
-
-    def _repeats(self, what: str) -> InvalidArgument:
-        return InvalidArgument(
+    def _repeats(self, what: str) -> PermanentFailure:
+        """Let no step of this name begin in this run, since a retry would repeat the effect."""
+        wrong = self._run.wrong[self._name] = (
             f"step {self._name!r}: {what} does not ask whether the step is done, so it would repeat the effect: write "
             "`if not step.done:` around the effect"
         )
+        return PermanentFailure(wrong)
 
 
 def _check_own(rt: Runtime, resource: Resource[Any], name: str) -> None:
