@@ -104,6 +104,20 @@ STEP_MUTANTS = (
         _STEPS,
     ),
     Mutant(
+        "inputs that are begun again stay the oldest",
+        "steps/_record.py",
+        "        if reason != BEGUN:\n",
+        "        if reason:\n",
+        _STEPS,
+    ),
+    Mutant(
+        "a full status has no room for other inputs",
+        "steps/_record.py",
+        "    if ended and (len(same) >= KEPT_INPUTS or len(records) >= MOST_STEPS):\n",
+        "    if ended and len(same) >= KEPT_INPUTS:\n",
+        _STEPS,
+    ),
+    Mutant(
         "a step that passes its key is accused",
         "testing/simulation/oracles/_uncertain.py",
         "    if not before or entered.key in first.method:\n",

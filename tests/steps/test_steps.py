@@ -211,10 +211,48 @@ async def test_oldest_inputs_are_forgotten_unless_their_outcome_is_unknown(autoj
         assert staff.calls == [*before, before[1]]
 
 
+async def test_inputs_that_are_begun_again_are_the_last_ones(autojump_clock: MockClock) -> None:
+    """They were declined first, so their record is old. It is not forgotten when they have been charged."""
+
+    async def body(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        async with rt.step(team, "charge", inputs=team.data.members) as step:
+            if not step.done:
+                if team.data.members == ["0"] and len(staff.calls) < KEPT_INPUTS - 1:
+                    step.failed("declined")
+                else:
+                    step.result = await staff.effect(step.key)
+
+    staff = Steps(body)
+    async with staff.open():
+        for number in (*range(KEPT_INPUTS), 0, KEPT_INPUTS, 0):
+            await staff.write_team("core", str(number))
+            await staff.wait_idle()
+        assert len(staff.calls) == len({*staff.calls}) == KEPT_INPUTS + 1
+
+
+async def test_full_status_has_room_for_other_inputs_of_each_name(autojump_clock: MockClock) -> None:
+    async def body(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        for name in ("a", "b", "c", "d"):
+            await rt.once(team, name, staff.effect, inputs=team.data.members)
+
+    staff = Steps(body)
+    async with staff.open():
+        for number in range(KEPT_INPUTS + 4):
+            await staff.write_team("core", str(number))
+            await staff.wait_idle()
+        assert len(await staff.records()) == MOST_STEPS
+        last = len(staff.calls)
+        assert last == 4 * (KEPT_INPUTS + 4)
+        await staff.write_team("core", str(KEPT_INPUTS + 2))
+        await staff.wait_idle()
+        assert len(staff.calls) == last
+    assert not staff.errors()
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (lambda number: ("step", str(number)), f"at most {MOST_STEPS}: use one name with inputs="),
+        (lambda number: ("step", str(number)), "the resource has 50 steps of this controller, at most 50, and none of"),
         (lambda number: ("step", "same", number), "was begun with 16 other inputs, and the outcome of each is unknown"),
     ],
 )

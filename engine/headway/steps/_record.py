@@ -29,7 +29,8 @@ MOST_STEPS = 50
 """The maximum number of a controller's steps of one resource, over all names and inputs."""
 
 KEPT_INPUTS = 16
-"""The number of inputs for which a step of one name is remembered, those that were begun last."""
+"""The number of inputs for which a step of one name is remembered, those that were begun last; fewer in a full status.
+"""
 
 BEGUN, DONE, FAILED = "Begun", "Done", "Failed"
 
@@ -85,30 +86,34 @@ def find(records: Sequence[Condition], name: str) -> Condition | None:
 def with_record(
     records: Sequence[Condition], state: ConditionState, reason: str, name: str, text: str
 ) -> list[Condition]:
-    """Return the records with this one in place of the earlier one of its name, or after all others.
+    """Return the records with this one in place of the earlier one of its name, or at the end if it begins.
 
-    Of a new step, the oldest of `KEPT_INPUTS` other inputs is left out, unless its outcome is unknown.
+    Of a new step, the oldest of `KEPT_INPUTS` other inputs that has ended is left out, and so if the status is full.
 
     Raises:
         FailedPrecondition: there is no room for another step.
     """
     made = Condition(type=name, state=state, reason=reason, message=text)
     if find(records, name) is not None:
-        return [made if each.type == name else each for each in records]
+        if reason != BEGUN:
+            return [made if each.type == name else each for each in records]
+        # It is the one that was begun last, so others are left out before it.
+        return [*(each for each in records if each.type != name), made]
     step = name.partition(":")[0]
     same = [each for each in records if each.type.partition(":")[0] == step]
     ended = [each for each in same if each.state != ConditionState.UNKNOWN]
-    if len(same) >= KEPT_INPUTS:
-        if not ended:
-            raise FailedPrecondition(
-                f"step {step!r} was begun with {len(same)} other inputs, and the outcome of each is unknown: enter it "
-                "again with these inputs, and ask the outside"
-            )
+    if len(same) >= KEPT_INPUTS and not ended:
+        raise FailedPrecondition(
+            f"step {step!r} was begun with {len(same)} other inputs, and the outcome of each is unknown: enter it "
+            "again with these inputs, and ask the outside"
+        )
+    if ended and (len(same) >= KEPT_INPUTS or len(records) >= MOST_STEPS):
         records = [each for each in records if each is not ended[0]]
     if len(records) >= MOST_STEPS:
         raise FailedPrecondition(
-            f"step {step!r}: the resource has {len(records)} steps of this controller, and must have at most "
-            f"{MOST_STEPS}: use one name with inputs=, whose oldest ones are left out"
+            f"step {step!r}: the resource has {len(records)} steps of this controller, at most {MOST_STEPS}, and none "
+            "of this name that has ended and could be left out: use fewer names, each with inputs=, or a resource of "
+            "its own for each effect"
         )
     return [*records, made]
 
