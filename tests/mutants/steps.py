@@ -69,6 +69,13 @@ STEP_MUTANTS = (
         _CONTRACT,
     ),
     Mutant(
+        "a result is not stored if the block is canceled",
+        "steps/_step.py",
+        "            with trio.move_on_after(_LAST, shield=True), ",
+        "            with trio.move_on_after(_LAST), ",
+        _CONTRACT,
+    ),
+    Mutant(
         "a block that does not ask is entered again",
         "steps/_step.py",
         "        if wrong := self._run.wrong.get(self._name):\n",

@@ -60,6 +60,49 @@ async def test_step_is_done_once_over_runs(autojump_clock: MockClock, setting: S
         assert (a[1], b[1], again) == (False, False, (b[0], True))
 
 
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.SILENT])
+@pytest.mark.parametrize("by", ["deadline", "shutdown"])
+async def test_result_that_is_known_is_stored_although_the_block_is_canceled(
+    autojump_clock: MockClock, setting: Setting, by: str, fault: Fault
+) -> None:
+    """It is tried for 2 seconds: a store that does not answer holds up no deadline and no shutdown for longer.
+
+    Here, it has stored the result all the same.
+    """
+    rig = Rig(autojump_clock, setting=setting, deadline=5.0)
+    entered: list[bool] = []
+    ended: list[float] = []
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
+        if (pool := rt.cache.get(rig.pools.pool, request.id)) is None:
+            return
+        try:
+            async with rt.step(pool, "charge") as step:
+                if not step.done:
+                    entered.append(step.uncertain)
+                    step.result = "receipt"
+                    if len(entered) == 1:
+                        # What the block does next does not end.
+                        rig.channel.writes(fault)
+                        await trio.sleep_forever()
+        finally:
+            ended.append(trio.current_time())
+
+    rig.pools.replace(reconcile)
+    async with rig.open():
+        await rig.write_pool("a")
+        await trio.sleep(1)
+        began = trio.current_time()
+        if by == "shutdown":
+            await rig.restart()
+        await rig.wait_idle()
+        assert entered == [False]
+        pool = await rig.engine.client.read(rig.pools.pool, "a")
+        assert [(each.reason, each.message) for each in pool.status["pools.steps"].conditions] == [("Done", "receipt")]
+        left = 0 if by == "shutdown" else 4
+        assert left <= ended[0] - began <= left + (2.5 if fault is Fault.SILENT else 0.5)
+
+
 @pytest.mark.parametrize("result", [True, False])
 async def test_block_that_does_not_ask_repeats_its_effect_once_in_a_run(
     autojump_clock: MockClock, setting: Setting, result: bool

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import trio
+
 from headway.base import KeyTurns
-from headway.errors import InvalidArgument, PermanentFailure
+from headway.errors import HeadwayError, InvalidArgument, PermanentFailure
 from headway.reconcile import MAPPING, RECONCILING, Block, NewestStatuses
 from headway.resource import ConditionState, Resource
 from headway.steps._record import (
@@ -26,6 +29,10 @@ from headway.steps._reported import StepUncertain
 
 if TYPE_CHECKING:
     from headway.reconcile import Runtime
+
+
+_LAST = 2.0
+"""The maximum duration, in seconds, of storing an outcome after the block was canceled."""
 
 
 class _OfRun:
@@ -54,7 +61,7 @@ class Step(Block):
     A step that is done is entered, too, so that later code finds its result. Its block must ask ``done`` first. If it
     does not, PermanentFailure is raised when it ends, and then before any step of this name in this run begins.
 
-    If the block raises after it has set the result or has called `failed`, that is stored all the same.
+    If the block raises or is canceled after it has set the result or has called `failed`, that is stored all the same.
     """
 
     _usage = "rt.step(resource, name) as step"
@@ -176,8 +183,15 @@ class Step(Block):
     async def _end(self, error: BaseException | None) -> None:
         if error is None and self._outcome is None:
             self._outcome = ConditionState.TRUE, DONE, ""
-        if self._outcome is not None:
+        if self._outcome is None:
+            return
+        try:
             await self._write(*self._outcome)
+        except trio.Cancelled:
+            # The program knows the outcome, and the next reconcile would not.
+            with trio.move_on_after(_LAST, shield=True), contextlib.suppress(HeadwayError):
+                await self._write(*self._outcome)
+            raise
 
     async def _write(self, state: ConditionState, reason: str, text: str) -> None:
         """Store the record. Other tasks may write the records of other steps of the resource meanwhile."""
