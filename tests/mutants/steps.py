@@ -43,8 +43,8 @@ STEP_MUTANTS = (
     Mutant(
         "a result is not stored if the block raises later",
         "steps/_step.py",
-        "        if self._outcome is not None:\n            await",
-        "        if self._outcome is not None and error is None:\n            await",
+        "        if self._outcome is None:\n            return\n",
+        "        if self._outcome is None or error is not None:\n            return\n",
         _STEPS,
     ),
     Mutant(
