@@ -29,9 +29,11 @@ def test_change_waits_until_every_type_has_reached_its_revision() -> None:
     """A change is handed out at its revision, not before (C4)."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11)])
+    assert queue.first == 11
     assert taken(queue, 10) == []
     assert taken(queue, 11) == [(11, "ada")]
     assert not queue
+    assert queue.first == 0
 
 
 def test_changes_of_one_commit_keep_the_order_of_arrival_whatever_their_types() -> None:

@@ -164,3 +164,13 @@ def test_key_that_was_not_worked_on_begins_no_interval() -> None:
     queue.back_off("a", 5.0, 0.0)
     queue.add("a", "change", 1.0)
     assert dequeue(queue, 1.0).key == "a"
+
+
+def test_key_that_begins_when_its_interval_ends_keeps_no_other_in_memory() -> None:
+    """The intervals are kept in the order of their ends."""
+    queue = paced()
+    for name, now in (("a", 0.0), ("b", 5.0), ("a", 10.0), ("c", 15.0)):
+        queue.add(name, "change", now)
+        dequeue(queue, now)
+        queue.succeeded(name, now)
+    assert [*queue._not_before] == ["a", "c"]
