@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ import headway
 from headway import field, indexes
 from headway.cache import Applied, Index, IndexTable, Isolation
 from headway.errors import DeclarationError
-from headway.resource import Key, Resource, ResourceType, pb
+from headway.resource import LOOKING, Key, Resource, ResourceType, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, key, stored
 
 ADA, GRACE = key("ada"), key("grace")
@@ -146,6 +147,22 @@ def test_update_moves_and_deletion_removes_an_entry(
     assert content(table) == {"blue": {ADA}}
     table.apply([Applied(ADA, second, None, 3)])
     assert content(table) == {}
+
+
+def test_index_function_that_looks_at_a_status_is_no_look_of_the_task() -> None:
+    """A reconcile's write is applied in its own task."""
+
+    looks = Mock()
+    by_status = headway.indexes.by(TEAM, "statuses", lambda team: len(team.status))
+    core, web = team("core", 1), team("web", 3)
+    table, _ = table_of(by_status, core)
+    token = LOOKING.set(looks)
+    try:
+        table.apply([Applied(key("core"), core, None, 2), Applied(key("web"), None, web, 3)])
+    finally:
+        LOOKING.reset(token)
+    assert content(table) == {0: {key("web")}}
+    assert not looks.mock_calls
 
 
 def test_inconsistent_index_function_leaves_no_stale_entry() -> None:
