@@ -1,26 +1,3 @@
-"""The stores and transports that the contract is tested with."""
+"""The stores and transports that steps are tested with: those of the contract."""
 
-from __future__ import annotations
-
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-from trio.testing import MockClock
-
-from tests.helpers.settings import SETTINGS, HeldClock, Setting
-
-
-@pytest.fixture(params=SETTINGS)
-def setting(
-    request: pytest.FixtureRequest, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Setting]:
-    """Return each combination of store and transport."""
-    held = HeldClock(autojump_clock)
-    held.watch_threads(monkeypatch)
-    with tempfile.TemporaryDirectory(prefix="headway-") as path:
-        store, network = request.param
-        made = Setting(store, network, Path(path), held)
-        yield made
-    assert made.unexpected == []
+from tests.run.conftest import setting as setting

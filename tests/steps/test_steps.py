@@ -530,7 +530,7 @@ async def test_block_that_does_not_ask_whether_it_is_done_is_entered_once(
     assert before == "later" if raises else "step 'charge': the block does not ask whether the step is done" in before
     assert last == (
         "step 'charge': the block does not ask whether the step is done, so it would repeat the effect: write `if not "
-        "step.done:` around the effect. No step of this name is begun until the program is started again"
+        "step.done:` around the effect. No step of this name begins again in this run of the controller"
     )
 
 

@@ -144,20 +144,8 @@ class Reconciling(KeyAtWork):
     """
 
     __slots__ = (
-        *(
-            "_left",
-            "_outputs",
-            "_outputs_of",
-            "_stops",
-            "began",
-            "dequeued",
-            "reads",
-            "scope",
-            "statuses",
-            "task",
-            "type",
-        ),
-        *("writes", "wrote"),
+        *("_left", "_outputs", "_outputs_of", "_stops", "began", "dequeued", "reads", "scope", "statuses"),
+        *("task", "type", "writes", "wrote"),
     )
 
     def __init__(self, key: Key | None = None, type: TypeName | None = None) -> None:

@@ -88,7 +88,6 @@ from headway.resource._stored import LooksAtStatuses as LooksAtStatuses
 from headway.resource._stored import Stored as Stored
 from headway.resource._stored import look_at as look_at
 from headway.resource._stored import request_id as request_id
-from headway.resource._stored import shared_id as shared_id
 from headway.resource._stored import shared_message as shared_message
 from headway.resource._stored import unseen as unseen
 from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS

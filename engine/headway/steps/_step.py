@@ -138,7 +138,7 @@ class Step(Block):
     async def __aenter__(self) -> Step:
         self._entered = True
         if wrong := self._run.wrong.get(self._name):
-            raise PermanentFailure(f"{wrong}. No step of this name is begun until the program is started again")
+            raise PermanentFailure(f"{wrong}. No step of this name begins again in this run of the controller")
         stored = self._statuses.get(self._resource, self._status_key)
         record = None if stored is None else find(stored.conditions, self._record)
         if record is not None and record.state == ConditionState.TRUE:
