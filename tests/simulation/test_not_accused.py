@@ -68,6 +68,17 @@ def test_removal_that_a_user_has_asked_for_is_not_the_controllers() -> None:
     assert counted([*by_user, _commit(plain, None, "teams")], {TEAM}) == {(TEAM, CORE, "deleted"): 1}
 
 
+def test_deletion_of_what_a_deleted_resource_owns_is_not_the_controllers() -> None:
+    """The store would have deleted it as well. Only the owner's own incarnation counts."""
+    owner = pb.Resource(id=pb.Id(uid="first"))
+    owned = pb.Resource(id=pb.Id(uid="owned"), owner=pb.Id(uid="first"))
+    of_second = pb.Resource(id=pb.Id(uid="later"), owner=pb.Id(uid="second"))
+    goes = _commit(owner, None, "")
+    assert counted([goes, _commit(owned, None, "teams")], {TEAM}) == {}
+    assert counted([_commit(owned, None, "teams"), goes], {TEAM}) == {(TEAM, CORE, "deleted"): 1}
+    assert counted([goes, _commit(of_second, None, "teams")], {TEAM}) == {(TEAM, CORE, "deleted"): 1}
+
+
 def removed_by_three(process: simulation.Process) -> headway.App:
     """Build an app whose controllers, in two processes, remove their finalizers of one resource at the same time."""
     declared = headway.App("dns")

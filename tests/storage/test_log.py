@@ -104,6 +104,15 @@ def test_cursor_above_the_head_survives_trimming_of_its_snapshot() -> None:
     assert _revisions(log.take(cursor)) == [5, 6]
 
 
+def test_limit_within_a_commit_takes_the_commit_whole_and_nothing_after_it() -> None:
+    log = CommitLog()
+    log.append(1, [(A, RESOURCE, False)] * 2, 1.0)
+    log.append(2, [(A, RESOURCE, False)], 2.0)
+    cursor = log.cursor(A, 0)
+    assert _revisions(log.take(cursor, 1)) == [1, 1]
+    assert _revisions(log.take(cursor, 1)) == [2]
+
+
 def test_cursors_at_one_position_share_their_batch() -> None:
     """The batch is made once for all of them; a cursor at another position gets the batch that is right for it."""
     log = filled(3)

@@ -114,20 +114,24 @@ class Result:
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
     """Return how often controllers created and deleted each resource of these kinds.
 
-    If a user has marked a resource for deletion, its removal is the user's, whoever removes the last finalizer.
+    If a user has marked a resource for deletion, its removal is the user's, whoever removes the last finalizer. If its
+    owner is deleted, it is deleted in any case: by the store, or by a controller that came before it.
     """
     found: Counter[tuple[Kind, Key, str]] = Counter()
     marked: set[tuple[Kind, Key]] = set()
+    gone: set[str] = set()
     for each in commits:
         place = each.kind, each.key
+        due = False
         if each.new is None:
-            by_user = place in marked
+            due = place in marked
             marked.discard(place)
-        else:
-            by_user = False
-            if not each.by and is_marked(each.new.metadata):
-                marked.add(place)
-        if each.kind in kinds and each.by and each.what != "changed" and not by_user:
+            if (old := each.old) is not None and old.id is not None:
+                due |= old.owner is not None and old.owner.uid in gone
+                gone.add(old.id.uid)
+        elif not each.by and is_marked(each.new.metadata):
+            marked.add(place)
+        if each.kind in kinds and each.by and each.what != "changed" and not due:
             found[(*place, each.what)] += 1
     return found
 
