@@ -460,6 +460,18 @@ async def _number(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
         step.result = result
 
 
+async def _once_a_number(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+    async def effect(_: str) -> Any:
+        return 17
+
+    await rt.once(team, "charge", effect)
+
+
+async def _once_without_async(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+    effect: Any = lambda _: "x"  # noqa: E731  # a mistake
+    await rt.once(team, "charge", effect)
+
+
 async def _not_open(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
     assert rt.step(team, "charge").done
 
@@ -491,8 +503,10 @@ async def _nothing(_: str) -> None:
         (_failed_when_done, PermanentFailure, "step 'charge': failed() does not ask whether the step is done"),
         (_after_the_block, Closed, "step.result: the block has ended: call it inside `async with rt.step("),
         (_not_open, Closed, "step.done: the block is not open: call it inside `async with rt.step("),
-        (_long, InvalidArgument, "step 'charge': the result has 1025 characters: it must have at most 1024"),
-        (_number, InvalidArgument, "step 'charge': the result 17 must be a text"),
+        (_long, PermanentFailure, "step 'charge': the result has 1025 characters: it must have at most 1024"),
+        (_number, PermanentFailure, "step 'charge': the result 17 must be a text"),
+        (_once_a_number, PermanentFailure, "step 'charge': the result 17 must be a text"),
+        (_once_without_async, PermanentFailure, "step 'charge': the effect returned 'x': it must be an async function"),
         (_name, InvalidArgument, "step 'Charge card': name 'Charge card' is not a valid name"),
         (_input, InvalidArgument, "step 'charge': input Team() must be a text, a number or bytes"),
         (_projected, InvalidArgument, "rt.step() expects a resource, as rt.resource(request) returns it"),
@@ -502,6 +516,24 @@ async def test_mistakes_are_named(autojump_clock: MockClock, body: Body, kind: t
     staff = Steps(body)
     await staff.run()
     assert error in staff.errors_of(kind)[0]
+
+
+async def test_step_of_a_controller_in_every_process_is_refused(autojump_clock: MockClock) -> None:
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, name="everywhere", placement="every_process")
+    async def everywhere(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        await rt.once(team, "charge", _nothing)
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.9)
+    raised = [event.error for event in staff.events_of(headway.events.Reconciled)]
+    assert "everywhere has placement='every_process', so each process would make the effect of step 'charge'" in str(
+        raised[0]
+    )
 
 
 @pytest.mark.parametrize("raises", [False, True])

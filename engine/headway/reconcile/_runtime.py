@@ -10,7 +10,7 @@ import trio
 
 from headway.base import plain_block, repr_text
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
-from headway.errors import InvalidArgument, NotDeclared, NotWatched
+from headway.errors import FailedPrecondition, InvalidArgument, NotDeclared, NotWatched, PermanentFailure
 from headway.events import Report
 from headway.mapper import Watch
 from headway.protobuf import Payload
@@ -222,11 +222,16 @@ class Runtime:
 
         Raises:
             InvalidArgument: the name or an input is invalid, or the resource is another one or not whole.
-            FailedPrecondition: the resource has too many steps.
+            FailedPrecondition: the resource has too many steps, or every process reconciles every key.
         """
         from headway.steps import Step
 
         _check_whole("rt.step()", resource)
+        if self._declared.shares_keys:
+            raise FailedPrecondition(
+                f"{self.full_name} has placement='every_process', so each process would make the effect of step "
+                f"{name!r}: record it in a controller with placement='singleton' or headway.sharded(...)"
+            )
         return Step(self, self._statuses, resource, name, inputs)
 
     async def once(
@@ -244,7 +249,7 @@ class Runtime:
         """
         async with self.step(resource, name, inputs=inputs) as step:
             if not step.done:
-                step.result = await effect(step.key) or ""
+                step.result = await _awaited(name, effect(step.key)) or ""
         return step.result
 
     def event(self, resource: Resource[Any] | Projected[Any], reason: str, text: str, *, warning: bool = False) -> None:
@@ -366,11 +371,21 @@ class StrongReads:
         return max(self._fence.starting_revision, self._cache.newest)
 
 
+async def _awaited(name: str, answer: Awaitable[str | None]) -> str | None:
+    if not isinstance(answer, Awaitable):
+        raise PermanentFailure(
+            f"step {name!r}: the effect returned {repr_text(answer)}: it must be an async function, such as "
+            "`lambda key: bank.charge(5, key)`"
+        )
+    return await answer
+
+
 class Declared:
     """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts.
 
     Attributes:
         controller: the full name of the controller.
+        shares_keys: True if every process reconciles every key.
     """
 
     def __init__(
@@ -379,8 +394,11 @@ class Declared:
         cached: Iterable[CachedType[Any]],
         reads: Iterable[ResourceType[Any]] | None,
         writes: Iterable[ResourceType[Any]] | None,
+        *,
+        shares_keys: bool = False,
     ) -> None:
         self.controller = controller
+        self.shares_keys = shares_keys
         self._writes = None if writes is None else frozenset(type.kind for type in writes)
         self._reads: frozenset[Kind] | None = None
         if reads is not None:

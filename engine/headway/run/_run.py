@@ -129,7 +129,13 @@ class Run:
         )
         self._self_triggers = SelfTriggers(self._writes.own)
         self._lifetimes, self._results = Lifetimes(self._cache, definition.types), Results(counts)
-        declared = Declared(definition.full_name, definition.types, definition.reads, definition.writes)
+        declared = Declared(
+            definition.full_name,
+            definition.types,
+            definition.reads,
+            definition.writes,
+            shares_keys=definition.placement == "every_process",
+        )
         cached = CachedStates(
             self._cache, self._caches, lambda: self._primed is None or self._primed.hold() is not None
         )

@@ -123,7 +123,11 @@ class Step(Block):
         self._check_open("step.result")
         if self._done:
             raise self._repeats("step.result = ...")
-        self._outcome = ConditionState.TRUE, DONE, checked_text(f"step {self._name!r}: the result", text)
+        try:
+            self._outcome = ConditionState.TRUE, DONE, checked_text(f"step {self._name!r}: the result", text)
+        except InvalidArgument as error:
+            # The effect has happened, and a retry would repeat it for the same result.
+            raise PermanentFailure(str(error)) from None
 
     def failed(self, why: str) -> None:
         """Say that the effect has certainly not happened, such as when the outside has refused it.
