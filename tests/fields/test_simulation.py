@@ -62,6 +62,7 @@ def program(*, owned: bool) -> tuple[headway.App, simulation.Scenario]:
     return app, scenario
 
 
+@pytest.mark.wide
 def test_controllers_that_own_their_fields_are_accepted() -> None:
     simulation.explore(*program(owned=True), require_complete=True)
 

@@ -213,7 +213,7 @@ def test_resource_of_a_name_of_a_pool_is_counted_for_the_first_owner() -> None:
         assert simulation.explore(made, a_team_makes_room, plan=plan).complete
 
 
-@pytest.mark.parametrize("may_differ", [[], ["order(Account)"]])
+@pytest.mark.parametrize("may_differ", [[], pytest.param(["order(Account)"], marks=pytest.mark.wide)])
 def test_owner_that_gets_more_names_than_without_faults_is_found(may_differ: list[str]) -> None:
     made = program(gives_a_name_twice_after_a_failure)
     found = set[str]()

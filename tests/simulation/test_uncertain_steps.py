@@ -195,7 +195,14 @@ def test_key_is_enough_in_two_processes() -> None:
     assert not explored.not_asked
 
 
-@pytest.mark.parametrize("plan", ["hurried()", "spaced(2.0)", "slow(2, 10.0)", "crash_after(2)"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "hurried()",
+        "crash_after(2)",
+        *[pytest.param(each, marks=pytest.mark.wide) for each in ("spaced(2.0)", "slow(2, 10.0)")],
+    ],
+)
 def test_step_is_of_the_incarnation_and_of_no_generation(plan: str) -> None:
     """Users change the order before the step or after it: that makes no difference at the end."""
     simulation.explore(shop(passes_the_key), an_order_that_changes, outside=BankThatIsNotAsked, plan=plan)
