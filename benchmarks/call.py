@@ -32,7 +32,7 @@ from benchmarks._message import texts
 from headway.protobuf import decode, encode
 from headway.resource import AnyMessage, pb
 
-BOUNDS = {"read": 11.0, "update": 16.0}
+BOUNDS = {"read": 11.0, "update": 14.0}
 RESOURCES = 1_000
 BATCH = 100
 _SERVICE = "/headway.resource.v1.ResourceService"

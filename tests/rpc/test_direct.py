@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
-from hpack import Encoder, HPACKError
+from hpack import Decoder, Encoder, HPACKError
 from hpack.hpack import encode_integer
 from hyperframe.frame import (
     ContinuationFrame,
@@ -22,19 +22,26 @@ from hyperframe.frame import (
     SettingsFrame,
     WindowUpdateFrame,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.rpc import WireLimits, framed
+from headway.rpc._limits import Flooded
 from headway.rpc.http2 import (
     BoundedDecoder,
     CountingH2,
     DirectFrames,
     FrameAccount,
+    FrameCutter,
     RepeatingEncoder,
+    Request,
     Requests,
     content_frames,
+    fits_whole,
     h2_configuration,
     send_end,
     send_reply,
+    send_whole,
 )
 from tests.rpc.hostile_bytes import PREFACE, REQUEST
 
@@ -49,10 +56,23 @@ class Recorded:
         self.said: list[tuple[Any, ...]] = []
         self.connection = self
         self.window = self
-        self._requests = Requests()
+        self.requests = Requests()
+        # Set if calls that arrive whole are answered at once.
+        self.h2: CountingH2 | None = None
 
-    def receive_request(self, stream_id: int, raw: Any, *, ended: bool) -> None:
-        self.said.append(("request", stream_id, self._requests.read(raw).headers, ended))
+    def receive_request(self, stream_id: int, request: Request, *, ended: bool) -> None:
+        self.said.append(("request", stream_id, request.headers, ended))
+
+    def handler_of(self, request: Request, size: int) -> object:  # noqa: ARG002
+        return None if self.h2 is None else self
+
+    def receive_whole(self, stream_id: int, request: Request, handler: object, body: bytes) -> None:
+        assert handler is self
+        self.said.append(("request", stream_id, request.headers, False))
+        self.said.append(("data", stream_id, framed(body), 5 + len(body), True))
+        assert self.h2 is not None
+        assert fits_whole(self.h2, framed(body))
+        send_whole(self.h2, stream_id, REPLY, framed(body), OK)
 
     def receive_content(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:
         self.said.append(("data", stream_id, data, size, ended))
@@ -73,14 +93,15 @@ class Side:
         # Empty, so that everything that the account earns is seen.
         self.h2.account._others.charge(0.0, 1e9)
         self.told = Recorded()
-        self.direct = DirectFrames(self.h2, cast("Any", self.told)) if direct else None
+        self.cutter = FrameCutter(limits.frame_size, preface=False)
+        self.direct = DirectFrames(self.h2, cast("Any", self.told), self.cutter, 4 << 20) if direct else None
         self.taken = 0
         self.h2.receive_data(PREFACE + b"\0\0\0\4\0\0\0\0\0")
 
     def receive(self, frame: bytes) -> object:
         """Handle a frame, and return the error or None."""
         try:
-            if self.direct is not None and self.direct.receive(frame):
+            if self.direct is not None and self.direct.receive(frame, 0.0):
                 self.taken += 1
                 return None
             self._events(self.h2.receive_data(frame))
@@ -98,6 +119,26 @@ class Side:
                 self.told.said.append(("data", event.stream_id, event.data, length, ended))
             elif kind == "WindowUpdated":
                 self.told.said.append(("window", event.stream_id))
+
+    def call(self, stream_id: int, headers: bytes, message: bytes) -> object:
+        """Handle a request in two frames, and answer it with its own message."""
+        h2, data = self.h2, DataFrame(stream_id, framed(message), flags=["END_STREAM"]).serialize()
+        if self.direct is not None:
+            assert not self.cutter.left
+            self.cutter.feed(headers + data)
+            wrong = None
+            while wrong is None and (frame := self.cutter.next()) is not None:
+                wrong = self.receive(frame)
+            return wrong
+        if (wrong := self.receive(headers)) is not None:
+            return wrong
+        h2.account.receive(data, 0.0)
+        assert self.receive(data) is None
+        h2.account.received_data(5 + len(message))
+        h2.acknowledge(5 + len(message), stream_id)
+        self.reply(stream_id, framed(message))
+        self.end(stream_id)
+        return None
 
     def reply(self, stream_id: int, data: bytes) -> None:
         h2 = self.h2
@@ -221,6 +262,100 @@ def test_direct_way_and_h2s_way_lead_to_the_same_state(seed: int) -> None:
         assert ours.state() == theirs.state()
     assert _sorted(ours.told.said) == _sorted(theirs.told.said)
     assert ours.h2.data_to_send() == theirs.h2.data_to_send()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whole_call_leaves_h2_as_its_own_way_does(seed: int) -> None:
+    """Frames on the ended streams, other requests and other sizes of the tables come between the calls."""
+    chance, encoder = random.Random(seed), Encoder()
+    ours, theirs = Side(direct=True), Side(direct=False)
+    ours.told.h2 = ours.h2
+    for side in (ours, theirs):
+        side.h2.account._others.renew()
+        side.h2.account._others.charge(0.0, side.h2.account._others.burst - 200)
+    for id in range(1, 201, 2):
+        timeout = [("grpc-timeout", f"{chance.choice((5, id))}m")] if chance.random() < 0.5 else []
+        headers = HeadersFrame(id, encoder.encode([*REQUEST, *timeout]), flags=["END_HEADERS"]).serialize()
+        message = b"x" * chance.choice((0, 9, 90, 900, 1019, 1020, 5000))
+        said = len(ours.told.said)
+        if len(message) < 1020 and id > 1:
+            assert ours.call(id, headers, message) == theirs.call(id, headers, message)
+            assert len(ours.told.said) > said
+        else:
+            data = DataFrame(id, framed(message), flags=["END_STREAM"]).serialize()
+            for frame in (headers, data):
+                assert ours.receive(frame) == theirs.receive(frame)
+            for side in (ours, theirs):
+                _answer(side, id, 9)
+        assert ours.state() == theirs.state()
+        late: list[Any] = [PingFrame(0, bytes(8)), WindowUpdateFrame(0, 100), WindowUpdateFrame(id, 100)]
+        late += [RstStreamFrame(id, 8), SettingsFrame(0, settings={SettingCodes.HEADER_TABLE_SIZE: 100 * (id % 40)})]
+        frame = chance.choice(late).serialize()
+        assert ours.receive(frame) == theirs.receive(frame)
+        assert ours.state() == theirs.state()
+    assert _sorted(ours.told.said) == _sorted(theirs.told.said)
+    assert ours.h2.data_to_send() == theirs.h2.data_to_send()
+    # An ended stream accepts nothing more.
+    frame = DataFrame(199, b"x").serialize()
+    assert ours.receive(frame) == theirs.receive(frame)
+    assert ours.h2.data_to_send() == theirs.h2.data_to_send()
+
+
+def test_whole_call_is_charged_for_both_frames() -> None:
+    """A flood of them is one of frames, whatever their answers earn."""
+    side, encoder = Side(direct=True), Encoder()
+    side.told.h2 = side.h2
+    side.receive(HeadersFrame(1, encoder.encode(REQUEST), flags=["END_HEADERS"]).serialize())
+    with pytest.raises(Flooded):
+        side.call(3, HeadersFrame(3, encoder.encode(REQUEST), flags=["END_HEADERS"]).serialize(), b"")
+    assert not side.told.said[1:]
+
+
+_VALUES = st.sampled_from([b"5S", b"6S", b"x" * 300])
+_FIELDS = st.tuples(st.sampled_from([b"x-a", b"grpc-timeout"]), _VALUES, st.sampled_from([False, False, True]))
+_SIZES = st.sampled_from([None, None, None, 0, 64, 400, 4096])
+
+
+@given(st.lists(st.tuples(st.lists(_FIELDS, max_size=2), _SIZES, st.integers(1, 3)), max_size=20))
+def test_kept_block_is_read_as_hpack_reads_it(
+    blocks: list[tuple[list[tuple[bytes, bytes, bool]], int | None, int]],
+) -> None:
+    """The same bytes mean other headers once the table has changed."""
+    encoder, side, hpack = Encoder(), Side(direct=True), Decoder()
+    encoded = [encoder.encode(REQUEST)]
+    for fields, size, times in blocks:
+        if size is not None:
+            encoder.header_table_size = size
+        encoded += [encoder.encode(fields) for _ in range(times)]
+    for number, block in enumerate(encoded):
+        flags = ["END_HEADERS", "END_STREAM"]
+        assert side.receive(HeadersFrame(2 * number + 1, block, flags=flags).serialize()) is None
+        expected = [tuple(each) for each in hpack.decode(block)]
+        assert sorted(side.told.said[-1][2]) == sorted(expected)
+        assert side.h2.decoder.header_table.dynamic_entries == hpack.header_table.dynamic_entries
+
+
+def test_block_is_read_again_after_the_table_has_changed() -> None:
+    side, encoder = Side(direct=True), Encoder()
+    found = []
+    for number, field in enumerate([("x", "a"), ("x", "a"), ("x", "a"), ("x", "b"), ("x", "b")]):
+        block = encoder.encode([field])
+        side.receive(HeadersFrame(2 * number + 1, block, flags=["END_HEADERS", "END_STREAM"]).serialize())
+        found.append((block, side.told.said[-1][2]))
+    assert found[2] == found[1] == (b"\xbe", [("x", "a")])
+    assert found[4] == (b"\xbe", [("x", "b")])
+
+
+def test_few_short_blocks_are_kept() -> None:
+    """A client cannot make the server hold more. The bytes count: one of these letters takes two."""
+    requests = Requests()
+    assert not requests.read([(b"x", b"\xc3\xa3" * 300)]).head.is_short
+    for number in range(100):
+        block = bytes(number * 7)
+        requests.keep(block, requests.read([(b"x", b"y" * (number * 5 % 600))]))
+        assert len(requests._blocks) <= 8
+    assert len(requests._blocks) > 1
+    assert all(len(block) <= 512 and each.head.is_short for block, each in requests._blocks.items())
 
 
 def _sorted(said: list[Any]) -> list[Any]:

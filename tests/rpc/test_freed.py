@@ -25,6 +25,7 @@ from headway.client import Client
 from headway.errors import NotFound
 from headway.rpc.http2 import CountingH2, FrameCutter, Http2Connection, Http2Protocol, Http2Stream
 from headway.rpc.server import Calls, Outbox, ServerStream, SocketTransport, TlsProtocol
+from headway.rpc.server._whole import WholeCall
 from tests.rpc.freed_kit import no_collector
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame, request
 from tests.rpc.raw_kit import HEADERS, connected, tcp
@@ -310,7 +311,7 @@ CALLS: dict[str, tuple[str, bytes, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("kind", CALLS)
 async def test_call_is_freed_on_a_connection_that_stays(kind: str) -> None:
     """A rejected request may be as large as an accepted one."""
-    with no_collector(ServerStream, Http2Stream) as left:
+    with no_collector(ServerStream, Http2Stream, WholeCall) as left:
         async with served() as it, connected(it.where) as raw:
             # The first call of a connection goes through h2, and later ones do not.
             for id, (path, body, more) in ((1, CALLS["answered"]), (3, CALLS[kind])):

@@ -6,10 +6,13 @@ of ordinary calls without h2. Nothing here opens a socket.
 """
 
 from headway.rpc.http2._connection import Http2Connection as Http2Connection
+from headway.rpc.http2._connection import Http2Processor as Http2Processor
 from headway.rpc.http2._direct import DirectFrames as DirectFrames
 from headway.rpc.http2._direct import content_frames as content_frames
+from headway.rpc.http2._direct import fits_whole as fits_whole
 from headway.rpc.http2._direct import send_end as send_end
 from headway.rpc.http2._direct import send_reply as send_reply
+from headway.rpc.http2._direct import send_whole as send_whole
 from headway.rpc.http2._flow import Inbox as Inbox
 from headway.rpc.http2._flow import Signal as Signal
 from headway.rpc.http2._flow import WindowQueue as WindowQueue

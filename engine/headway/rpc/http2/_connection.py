@@ -30,11 +30,13 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
+from headway.api import Handler
 from headway.rpc._limits import Budget, WireLimits
+from headway.rpc.http2._direct import begin_whole
 from headway.rpc.http2._flow import Signal, WindowQueue
 from headway.rpc.http2._frames import FrameAccount, malformed_response, malformed_trailers
 from headway.rpc.http2._h2 import CountingH2
-from headway.rpc.http2._requests import Head, Raw, Request, Requests
+from headway.rpc.http2._requests import Head, Request, Requests
 from headway.rpc.http2._stream import Http2Stream
 
 _ENDED_AT_ONCE = 16
@@ -98,6 +100,8 @@ class Http2Connection(Connection):
         self.budget = budget
         # True while incoming frames are handled. Output is collected and sent in one write instead of many.
         self.gathering = False
+        # True while frames that have arrived are still to be handled, now or in a later turn.
+        self.behind = False
         # True if no more calls may begin: the peer has said so, or this client has used all ids of streams.
         self.draining = False
 
@@ -160,6 +164,10 @@ class Http2Processor(EventsProcessor):
 
     Attributes:
         calls: the number of calls that the peer has begun.
+        requests: the sets of headers that its requests have had.
+        halted: True from the moment in which a call begins to wait in the task that reads until that task waits for it.
+            Nothing that could wake the call may be done in between: no frame is handled, and no connection ends.
+        ended: True if a call has ended while frames were still to be handled.
     """
 
     connection: Http2Connection
@@ -173,9 +181,11 @@ class Http2Processor(EventsProcessor):
     ) -> None:
         super().__init__(handler, connection)
         self.calls = 0
+        self.halted = False
+        self.ended = False
         self._account = account
         self._later = later
-        self._requests = Requests()
+        self.requests = Requests()
         # The streams that new settings may let send, and that have not been woken yet.
         self._unwoken: list[int] = []
 
@@ -219,11 +229,42 @@ class Http2Processor(EventsProcessor):
         headers: Any = [(name, value) for name, value in event.headers]
         self._begin(event.stream_id, Request(Head(headers)), ended=event.stream_ended is not None)
 
-    def receive_request(self, stream_id: int, raw: Raw, *, ended: bool) -> None:
-        """Begin a call whose headers are not decoded to texts yet, as `process_request_received` does."""
-        self._begin(stream_id, self._requests.read(raw), ended=ended)
+    def receive_request(self, stream_id: int, request: Request, *, ended: bool) -> None:
+        """Begin a call, as `process_request_received` does."""
+        self._begin(stream_id, request, ended=ended)
         if ended:
             self._end(stream_id)
+
+    def handler_of(self, request: Request, size: int) -> Handler | None:
+        """Return the handler of a call with ``size`` bytes of content, if it can be answered at once."""
+        head = request.head
+        if (
+            head.malformed is not None
+            or head.length not in (None, size)
+            or self._is_full()
+            or self.connection.is_closing()
+        ):
+            return None
+        return self.handler.handler_of(request)  # type: ignore[attr-defined, no-any-return]  # ours: `Calls`
+
+    def receive_whole(self, stream_id: int, request: Request, handler: Handler, body: bytes) -> None:
+        """Answer a call whose only message has arrived."""
+        self.calls += 1
+        self.handler.answer(self, stream_id, request, handler, body)  # type: ignore[attr-defined]  # as above
+
+    def adopt(self, stream_id: int) -> tuple[Http2Stream, Callable[[], None]]:
+        """Return the stream of a call whose only message was handled already, and a function that releases it."""
+        begin_whole(self.connection.h2, stream_id)
+        stream = self.connection.create_stream(stream_id=stream_id)
+        stream.buffer.eof()
+        stream.buffer.close()
+        return stream, self.register(stream)
+
+    def _is_full(self) -> bool:
+        connection = self.connection
+        limits, budget = connection.limits, connection.budget
+        crowded = budget is not None and budget.is_crowded(_FAIR_SHARE, limits.requests)
+        return crowded or len(self.streams) >= limits.streams
 
     def _begin(self, stream_id: int, request: Request, *, ended: bool) -> None:
         head = request.head
@@ -231,9 +272,7 @@ class Http2Processor(EventsProcessor):
             self._refuse_malformed(stream_id, "malformed request")
             return
         connection = self.connection
-        limits, budget = connection.limits, connection.budget
-        crowded = budget is not None and budget.is_crowded(_FAIR_SHARE, limits.requests)
-        if crowded or len(self.streams) >= limits.streams:
+        if self._is_full():
             connection.h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         self.calls += 1
@@ -373,7 +412,7 @@ class Http2Processor(EventsProcessor):
                 stream.__terminated__("the server accepts no more calls")
         # Calls that wait for a free stream can go elsewhere now.
         self.connection.stream_close_waiter.set()
-        self._close_when_drained()
+        self.close_when_drained()
 
     def register(self, stream: Stream) -> Callable[[], None]:
         """Register a stream. On a draining connection, releasing the last stream closes the connection."""
@@ -388,10 +427,13 @@ class Http2Processor(EventsProcessor):
         connection.stream_close_waiter.set()
         if not connection.is_closing():
             connection.ack(stream.id, stream.buffer.unacked_size())
-            self._close_when_drained()
+            self.close_when_drained()
 
-    def _close_when_drained(self) -> None:
-        if self.connection.draining and not self.streams and not self.connection.is_closing():
+    def close_when_drained(self) -> None:
+        """Close a draining connection if it has no streams, once all calls that have arrived have begun."""
+        connection = self.connection
+        self.ended = connection.behind
+        if connection.draining and not (connection.behind or self.streams or connection.is_closing()):
             self.close("the connection accepts no more calls")
 
     def process_stream_reset(self, event: StreamReset) -> None:

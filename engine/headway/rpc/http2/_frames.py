@@ -16,6 +16,8 @@ _HEADER = 9
 _PREFACE = 24
 _DATA, _HEADERS, _SETTINGS, _PING, _CONTINUATION = 0, 1, 4, 6, 9
 _ACK, _END_HEADERS = 0x1, 0x4
+# Type and flags of a DATA frame that ends its stream.
+_LAST = b"\0\1"
 # Every this many bytes of a header block cost as much as one more frame. Decoding a block of full size takes
 # milliseconds.
 _DECODED = 256
@@ -97,6 +99,20 @@ class FrameCutter:
         """True if the next frame has headers, as far as it has arrived."""
         at = self._at + 3
         return at < len(self._data) and self._data[at] == _HEADERS
+
+    def end_of(self, stream_id: int, most: int) -> bytes | None:
+        """Return the next frame, without taking it, if it has arrived and is the whole rest of this stream: content
+        of at most this many bytes, with the end.
+        """
+        data, at = self._data, self._at
+        size = _HEADER + int.from_bytes(data[at : at + 3], "big")
+        if (
+            size > _HEADER + most
+            or at + size > len(data)
+            or data[at + 3 : at + _HEADER] != _LAST + stream_id.to_bytes(4, "big")
+        ):
+            return None
+        return data[at : at + size]
 
     def clear(self) -> None:
         """Discard everything that has not been returned yet."""
@@ -235,6 +251,12 @@ class FrameAccount:
         self._pings.renew()
         self._resets.earn(1)
         self._others.earn(_MOST)
+
+    def sent_reply(self, size: int) -> None:
+        """Refund for a reply of one message, as for its headers, its content and its trailers."""
+        self._pings.renew()
+        self._resets.earn(2)
+        self._others.earn(2 * _MOST + min(size / _WORTH, _MOST))
 
     def sent_data(self, size: int) -> None:
         """Refund for content that this end has sent. Small pieces earn little: the peer's windows may be small."""

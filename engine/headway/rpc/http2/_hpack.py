@@ -29,6 +29,15 @@ class BoundedDecoder(Decoder):
 
     _resizes = 0
 
+    def __init__(self, max_header_list_size: int) -> None:
+        super().__init__(max_header_list_size)
+        self.header_table = self._table = _CountedTable()
+
+    @property
+    def changes(self) -> int:
+        """The number of changes of the table."""
+        return self._table.changes
+
     def decode(self, data: bytes, raw: bool = False) -> Any:
         """Decode a header block."""
         self._resizes = 0

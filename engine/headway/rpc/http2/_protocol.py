@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -26,6 +27,8 @@ from headway.rpc.http2._frames import FrameAccount, FrameCutter, FrameTooLarge
 from headway.rpc.http2._h2 import CountingH2, h2_configuration, with_message_size
 
 _PING = b"headway!"
+# The type of the frame that begins a call.
+_HEADERS = 1
 MOST_DISCARDED = 1 << 20
 """Bytes to read and discard on a closed connection before it is aborted."""
 
@@ -87,6 +90,7 @@ class Http2Protocol(H2Protocol):
             h2_configuration(client_side=client_side),
         )
         self._limits = limits.wire
+        self._message_size = limits.message_size
         self._handshake_timeout = limits.handshake_timeout
         self._nursery = nursery
         self._turn = turn
@@ -105,8 +109,6 @@ class Http2Protocol(H2Protocol):
         self._discarded = 0
         self._alive = trio.CancelScope()
         self._cutter = FrameCutter(limits.wire.frame_size, preface=not client_side)
-        # True while a task works through the bytes that have arrived.
-        self._behind = False
         # True when the connection is lost. Its transport can do nothing more.
         self._lost = False
         # Bytes of unfinished frames and header blocks, as the budget counts them.
@@ -120,7 +122,7 @@ class Http2Protocol(H2Protocol):
         self.connection = Http2Connection(h2, transport, config=self.config, limits=self._limits, budget=self._budget)
         self._transport = transport
         self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
-        self._direct = None if self._client_side else DirectFrames(h2, self.processor)
+        self._direct = None if self._client_side else DirectFrames(h2, self.processor, self._cutter, self._message_size)
         first = h2.data_to_send()
         transport.write(first if self._accepts is None else with_message_size(first, self._accepts))
         self._started(self)
@@ -139,29 +141,35 @@ class Http2Protocol(H2Protocol):
             return
         self._last_received = trio.current_time()
         self._cutter.feed(data)
-        if not (self._behind or self._take()):
-            self._behind = True
+        connection = self.connection
+        if not (connection.behind or self._take_turn()):
             self._later(self._go_on)
-        if self._behind and self._cutter.left > _LEFT:
+        if connection.behind and self._cutter.left > _LEFT:
             self._transport.pause_reading()
-        self._count()
+        # `_go_on` counts when the task that reads waits for its call.
+        if not (connection.behind and self.processor.halted):
+            self._count()
 
-    def receive_empty_records(self, count: int) -> None:
-        """Charge for empty TLS records. Too many end the connection."""
+    def receive_empty_records(self, count: int) -> bool:
+        """Charge for empty TLS records. Too many end the connection. Return False: nothing is left to do."""
+        if self.processor.halted:
+            self._later(partial(self.receive_empty_records, count))
+            return False
         try:
             self._account.receive_empty_records(count, trio.current_time())
         except Flooded as error:
             if not self.connection.is_closing():
                 self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
+        return False
 
     def _go_on(self) -> bool:
         """Handle more of the rest. Resume reading if little is left, and return True if anything is left."""
-        self._behind = not (self.connection.is_closing() or self._take())
-        if (self._cutter.left <= _LEFT or not self._behind) and not self._lost:
+        finished = self._take_turn()
+        if (self._cutter.left <= _LEFT or finished) and not self._lost:
             self._transport.resume_reading()
         self._count()
         self._start()
-        return self._behind
+        return not finished
 
     def _count(self) -> None:
         """Charge incomplete frames and header blocks to the budget. That may end this connection or another one."""
@@ -197,6 +205,15 @@ class Http2Protocol(H2Protocol):
             async with self._turn:
                 more = function()
 
+    def _take_turn(self) -> bool:
+        """Handle frames for one turn, and return True if none are left. Then a draining connection may close."""
+        connection, processor = self.connection, self.processor
+        connection.behind = True
+        connection.behind = not (connection.is_closing() or self._take())
+        if processor.ended and not connection.behind:
+            processor.close_when_drained()
+        return not connection.behind
+
     def _take(self) -> bool:
         """Handle frames for at most one turn, and return True if none are left.
 
@@ -212,14 +229,15 @@ class Http2Protocol(H2Protocol):
                 connection.feed(preface)
             while not (finished := (frame := cutter.next()) is None):
                 self._account.receive(frame, now)
-                if direct is None or not direct.receive(frame):
+                if direct is None or not direct.receive(frame, now):
                     for event in connection.feed(frame):
                         processor.process(event)
                     if connection.is_closing():
                         return True
                 # The last call of a turn gets its request, if it has arrived, so that its task need not wait for it.
                 enough = processor.calls >= calls and cutter.begins_call
-                if cutter.left and (enough or time.perf_counter() > until):
+                late = time.perf_counter() > until and (cutter.begins_call or frame[3] != _HEADERS)
+                if cutter.left and (enough or processor.halted or late):
                     break
         except Flooded as error:
             self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
@@ -238,6 +256,8 @@ class Http2Protocol(H2Protocol):
             connection.gathering = False
             connection.flush()
             if connection.unsent() > self._limits.unsent:
+                if processor.halted:
+                    return False
                 self._report_end("the peer does not read the data sent to it")
                 self.abort()
             return finished
@@ -295,8 +315,8 @@ class Http2Protocol(H2Protocol):
 
         There is no later turn, because the connection is closed after this.
         """
-        while self._client_side and self._behind and not self.connection.is_closing():
-            self._behind = not self._take()
+        while self._client_side and self.connection.behind:
+            self._take_turn()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Clean up after the connection was lost, whichever end closed it."""

@@ -17,7 +17,7 @@ _TIMEOUT = "grpc-timeout"
 # The value of a timeout that needs no further check. Others are read as headers like any other.
 _PLAIN = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-# The sets of headers that a connection keeps, and the bytes of one set. They take at most 16 KiB of memory.
+# The sets of headers that a connection keeps, and the header blocks, and the bytes of one. They take at most 32 KiB.
 _MOST, _SHORT = 8, 512
 
 Raw = Sequence[tuple[bytes, bytes]]
@@ -32,14 +32,26 @@ class Head:
         length: the content-length, or None.
         path: the path of the called method.
         refused: the HTTP status that refuses them, because they are not gRPC's, or None.
+        is_short: True if they are kept for later requests.
         is_limited: True if they have a timeout after all.
         unreadable: why the metadata can't be read, or None.
     """
 
-    __slots__ = ("_metadata", "headers", "is_limited", "length", "malformed", "path", "refused", "unreadable")
+    __slots__ = (
+        "_metadata",
+        "headers",
+        "is_limited",
+        "is_short",
+        "length",
+        "malformed",
+        "path",
+        "refused",
+        "unreadable",
+    )
 
     def __init__(self, headers: list[tuple[str, str]]) -> None:
         self.headers = headers
+        self.is_short = False
         self.malformed = malformed_request(headers)
         self.length = content_length(headers) if self.malformed is None else None
         given = dict(headers)
@@ -96,12 +108,29 @@ class Request:
 
 
 class Requests:
-    """The sets of headers that the requests of one connection have had."""
+    """The sets of headers that the requests of one connection have had, and their header blocks."""
 
-    __slots__ = ("_heads",)
+    __slots__ = ("_at", "_blocks", "_heads")
 
     def __init__(self) -> None:
         self._heads: dict[tuple[tuple[bytes, bytes], ...], Head] = {}
+        # The blocks mean the same as long as the decoder's table is what it was after this number of changes.
+        self._blocks: dict[bytes, Request] = {}
+        self._at = 0
+
+    def known(self, block: bytes, changes: int) -> Request | None:
+        """Return the request of a header block that was kept, if the table has not changed since."""
+        if changes != self._at:
+            self._blocks.clear()
+            self._at = changes
+        return self._blocks.get(block)
+
+    def keep(self, block: bytes, request: Request) -> None:
+        """Keep the request of a header block that `known` has not known."""
+        if request.head.is_short and len(block) <= _SHORT:
+            if len(self._blocks) >= _MOST:
+                self._blocks.clear()
+            self._blocks[block] = request
 
     def read(self, raw: Raw) -> Request:
         """Return the request with these headers, as decoded from its header block.
@@ -113,7 +142,8 @@ class Requests:
         head = self._heads.get(common)
         if head is None:
             head = Head([(name.decode(), value.decode()) for name, value in common])
-            if sum(len(name) + len(value) for name, value in common) <= _SHORT:
+            head.is_short = sum([len(name) + len(value) for name, value in common]) <= _SHORT
+            if head.is_short:
                 if len(self._heads) >= _MOST:
                     self._heads.clear()
                 self._heads[common] = head

@@ -1,7 +1,8 @@
 """A gRPC server on Trio: its sockets and connections, and each call with its stream.
 
-Read `_server.py` first, then `_calls.py` and `_stream.py`. `_running.py` begins a call in the middle of a task.
-`_transport.py` reads and sends bytes.
+Read `_server.py` first, then `_calls.py` and `_stream.py`. `_answers.py` calls the handlers, `_running.py` begins a
+call in the middle of a task, and `_whole.py` answers one without a stream as long as it can. `_transport.py` reads and
+sends bytes.
 Nothing here knows what a call is about.
 """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 import trio
@@ -17,16 +18,16 @@ from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from headway.api import Cardinality, Code, Handler, Interrupted
-from headway.errors import HeadwayError
+from headway.api import Cardinality, Handler
 from headway.rpc._channel import Report
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._refusals import refused
 from headway.rpc._services import Services
-from headway.rpc._told import told
-from headway.rpc.http2 import Http2Stream, Request
+from headway.rpc.http2 import Http2Processor, Http2Stream, Request
+from headway.rpc.server._answers import answered
 from headway.rpc.server._running import Running
 from headway.rpc.server._stream import CALL_SIZE, ServerStream
+from headway.rpc.server._whole import WholeCall
 
 STOPPING = "the server is stopping"
 # These are sent and never raised.
@@ -67,6 +68,7 @@ class Call:
     """A call in progress.
 
     Attributes:
+        stream: its stream, or None for a whole call that has none yet.
         served: the call as its handler sees it.
         running: what runs of it, or waits.
         scope: the cancel scope that can end it while it waits.
@@ -77,11 +79,11 @@ class Call:
 
     __slots__ = ("deadline", "error", "is_open", "release", "request", "running", "scope", "served", "stream")
 
-    def __init__(self, stream: Http2Stream, request: Request, release: Callable[[], None]) -> None:
+    def __init__(self, request: Request, stream: Http2Stream | None, release: Callable[[], None]) -> None:
         self.stream = stream
         self.request = request
         self.release = release
-        self.served: ServerStream | None = None
+        self.served: ServerStream | WholeCall | None = None
         self.running: Running | None = None
         self.scope: trio.CancelScope | None = None
         self.error: GRPCError | None = None
@@ -128,6 +130,10 @@ class Calls(AbstractHandler):
         # The calls that do not run yet.
         self._accepted: deque[Call] = deque()
         self._stopping = False
+        # The task that reads and its scope, while it reads.
+        self._reader: tuple[trio.lowlevel.Task, trio.CancelScope] | None = None
+        # A whole call that has begun in that task and waits, and the processor that it halts.
+        self._waiting: tuple[Call, Http2Processor] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -136,8 +142,62 @@ class Calls(AbstractHandler):
         """Accept a call whose headers have arrived. They are a `Request` here. A task that leads begins it."""
         assert isinstance(stream, Http2Stream)
         self._begun()
-        call = self._calls[stream] = Call(stream, headers, release_stream)
+        call = self._calls[stream] = Call(headers, stream, release_stream)
         self._accepted.append(call)
+
+    def handler_of(self, request: Request) -> Handler | None:
+        """Return the handler for `answer`, or None if the call must be accepted instead."""
+        head = request.head
+        unusual = head.refused is not None or head.unreadable is not None or head.is_limited or self._stopping
+        if unusual or self._reader is None or head.path in self._services.encoders:
+            return None
+        handler = self._services.handler(head.path)
+        unary = handler is not None and handler.cardinality is Cardinality.UNARY_UNARY
+        return handler if unary and self._reader[0] is trio.lowlevel.current_task() else None
+
+    def answer(
+        self, processor: Http2Processor, stream_id: int, request: Request, handler: Handler, body: bytes
+    ) -> None:
+        """Answer a call whose only message has arrived. If it waits, it halts the processor, until it is awaited.
+
+        A call that has ended when this returns has had no stream: no frame can have been meant for it.
+        """
+        assert self._reader is not None
+        self._begun()
+        call = Call(request, None, processor.close_when_drained)
+        whole = WholeCall(
+            processor.connection,
+            stream_id,
+            request,
+            handler,
+            self._services,
+            body,
+            request.deadline(),
+            partial(self._opened, call, processor, stream_id, handler),
+        )
+        call.served = whole
+        if self._waits(call, self._answer_whole(call, handler, whole), self._reader[1]):
+            whole.opened()
+            self._waiting = call, processor
+            processor.halted = True
+
+    def _opened(self, call: Call, processor: Http2Processor, stream_id: int, handler: Handler) -> ServerStream:
+        """Open the stream of a whole call."""
+        stream, call.release = processor.adopt(stream_id)
+        call.stream = stream
+        self._calls[stream] = call
+        served = self._served(call, stream, handler, None)
+        if processor.connection.is_closing():
+            call.end(_CANCELED)
+        return served
+
+    @trio.lowlevel.disable_ki_protection
+    async def _answer_whole(self, call: Call, handler: Handler, whole: WholeCall) -> None:
+        call.is_open = True
+        call.error = await self._handled(call, handler, whole, whole.deadline)
+        if not call.is_open and call.stream is None:
+            # HTTP/2 would not know of a stream that the client has begun.
+            whole.http2.abandon(ErrorCodes.INTERNAL_ERROR)
 
     def cancel(self, stream: Stream) -> None:
         """Cancel a call that the client has canceled."""
@@ -169,6 +229,7 @@ class Calls(AbstractHandler):
 
     def _is_ready(self, call: Call) -> bool:
         """Return True if some of the request has arrived. Otherwise start a task for the call, which would wait."""
+        assert call.stream is not None
         if call.stream.buffer.ready:
             return True
         self._start_task(call)
@@ -189,9 +250,13 @@ class Calls(AbstractHandler):
         call: Call | None = None
         try:
             with trio.CancelScope() as scope:
+                reader = (trio.lowlevel.current_task(), scope)
                 while (call := self._next_waiting(accepted, scope)) is None:
+                    if accepted is self._accepted:
+                        self._reader = reader
                     if not await more():
                         return
+                    self._reader = None
                 follow()
                 while accepted:
                     self._start_task(accepted.popleft())
@@ -211,40 +276,56 @@ class Calls(AbstractHandler):
 
     def _next_waiting(self, accepted: deque[Call], scope: trio.CancelScope) -> Call | None:
         """Run calls in a scope, which has the deadline of each, until one waits. Return that. The others have ended."""
+        if accepted is self._accepted and self._waiting is not None:
+            (call, processor), self._waiting = self._waiting, None
+            processor.halted = False
+            return call
         while accepted:
             call = accepted.popleft()
             if accepted is self._accepted and not self._is_ready(call):
                 continue
-            call.scope = scope
-            try:
-                call.running = Running(self._answer(call))
-                if call.running.begin() or self._waits_to_conclude(call):
-                    return call
-            except Exception as error:  # noqa: BLE001  # one call must not end the others of the server
-                self._fail(call, error)
-            except BaseException:
-                self._end(call)
-                raise
-            self._end(call)
-            # It belongs to the next one.
-            call.scope = None
-            if scope.deadline != math.inf:
-                scope.deadline = math.inf
+            if self._waits(call, self._answer(call), scope):
+                return call
         return None
+
+    def _waits(self, call: Call, steps: Coroutine[Any, Any, None], scope: trio.CancelScope) -> bool:
+        """Run a call in a scope, which has its deadline. Return True if it waits, or False if it has ended."""
+        call.scope = scope
+        try:
+            call.running = Running(steps)
+            if call.running.begin() or self._waits_to_conclude(call):
+                return True
+        except Exception as error:  # noqa: BLE001  # one call must not end the others of the server
+            self._fail(call, error)
+        except BaseException:
+            self._end(call)
+            raise
+        self._end(call)
+        # It belongs to the next one.
+        call.scope = None
+        if scope.deadline != math.inf:
+            scope.deadline = math.inf
+        return False
 
     def _fail(self, call: Call, error: Exception) -> None:
         self._report("HTTP/2", error)
-        call.stream.abandon(ErrorCodes.INTERNAL_ERROR)
+        if isinstance(call.served, WholeCall):
+            call.served.opened()
+        if call.stream is not None:
+            call.stream.abandon(ErrorCodes.INTERNAL_ERROR)
 
     def _end(self, call: Call) -> None:
         """Forget a call that has ended."""
-        if self._calls.pop(call.stream, None) is None:
+        stream = call.stream
+        if stream is not None and self._calls.pop(stream, None) is None:
             return
         if call.served is not None:
             call.served.hold(0)
-        call.stream.buffer.close()
         # Break the reference cycles. Otherwise the request stays in memory until Python's garbage collector runs.
-        call.served = call.running = call.error = call.stream.buffer.refused = None
+        call.served = call.running = call.error = None
+        if stream is not None:
+            stream.buffer.close()
+            stream.buffer.refused = None
         call.release()
         self._ended()
 
@@ -252,6 +333,7 @@ class Calls(AbstractHandler):
     async def _answer(self, call: Call) -> None:
         """Answer a call, up to its end, which is sent later if the call is open."""
         stream, request = call.stream, call.request
+        assert stream is not None
         if not stream.writable:
             # The stream was reset before this began.
             return
@@ -273,17 +355,7 @@ class Calls(AbstractHandler):
                 deadline = request.deadline()
             except GRPCError as malformed:
                 error = malformed.with_traceback(None)
-        call.served = served = ServerStream(
-            stream,
-            request,
-            handler or _NO_HANDLER,
-            self._services,
-            self._limits,
-            deadline,
-            lambda error, at: call.end(refused(head.path, error, self._report), at),
-            turn=self._turn,
-            replies=self._replies,
-        )
+        call.served = served = self._served(call, stream, handler or _NO_HANDLER, deadline)
         call.is_open = True
         if error is None:
             assert handler is not None
@@ -296,8 +368,22 @@ class Calls(AbstractHandler):
         # The tracebacks of its causes refer to this frame: a cycle until the garbage collector runs.
         call.error, error = error, None
 
+    def _served(self, call: Call, stream: Http2Stream, handler: Handler, deadline: Deadline | None) -> ServerStream:
+        path = call.request.head.path
+        return ServerStream(
+            stream,
+            call.request,
+            handler,
+            self._services,
+            self._limits,
+            deadline,
+            lambda error, at: call.end(refused(path, error, self._report), at),
+            turn=self._turn,
+            replies=self._replies,
+        )
+
     async def _handled(
-        self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None
+        self, call: Call, handler: Handler, stream: ServerStream | WholeCall, deadline: Deadline | None
     ) -> GRPCError | None:
         """Run the handler. Return the error to send to the client, or None if it succeeded."""
         if deadline is not None:
@@ -306,7 +392,7 @@ class Calls(AbstractHandler):
                 return _LATE
             call.end(_LATE, trio.current_time() + left)
         try:
-            await (_answer if handler.admit is None else _admitted)(handler, stream)
+            await answered(handler, stream)
         except GRPCError as error:
             # The traceback's frames hold the request and the error itself: a cycle until the garbage collector runs.
             return error.with_traceback(None)
@@ -341,64 +427,9 @@ async def _going_on(call: Call) -> None:
     await call.running
 
 
-async def _conclude(served: ServerStream, error: GRPCError | None) -> None:
+async def _conclude(served: ServerStream | WholeCall, error: GRPCError | None) -> None:
     with contextlib.suppress(StreamTerminatedError, ProtocolError):
         await served.conclude(error)
-
-
-async def _admitted(handler: Handler, stream: ServerStream) -> None:
-    assert handler.admit is not None
-    async with handler.admit(stream):
-        await _answer(handler, stream)
-
-
-async def _answer(handler: Handler, stream: ServerStream) -> None:
-    if handler.cardinality.client_streaming:
-        both = _Both(stream)
-        try:
-            await handler.func(stream, both)
-        except HeadwayError as error:
-            raise both.original(error) from None
-        return
-    request = await stream.recv_message()
-    if not handler.cardinality.server_streaming:
-        await stream.send_message(await handler.func(stream, request))
-        return
-    async with handler.func(stream, request) as items:
-        async for item in items:
-            await stream.send_message(item)
-
-
-class _Both:
-    """The messages of a call in both directions, for its service. They fail with errors of a call (`headway.api`)."""
-
-    def __init__(self, stream: ServerStream) -> None:
-        self._stream = stream
-        self._failed: tuple[HeadwayError, Exception] | None = None
-
-    async def recv_message(self) -> Any:
-        with self._failing():
-            return await self._stream.recv_message()
-
-    async def send_message(self, message: Any) -> None:
-        with self._failing():
-            await self._stream.send_message(message)
-
-    @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except GRPCError as error:
-            self._failed = told(error), error
-            raise self._failed[0] from error
-        except (StreamTerminatedError, ProtocolError) as error:
-            self._failed = Interrupted(Code.UNAVAILABLE, str(error)), error
-            raise self._failed[0] from error
-
-    def original(self, error: HeadwayError) -> Exception:
-        """Return what has failed, if the service lets that error end the call."""
-        failed = self._failed
-        return failed[1] if failed is not None and failed[0] is error else error
 
 
 async def _reject(call: Call, status: str, patience: float) -> None:
@@ -409,6 +440,7 @@ async def _reject(call: Call, status: str, patience: float) -> None:
     that doesn't read the answer within ``patience`` seconds doesn't get it.
     """
     stream = call.stream
+    assert stream is not None
     stream.buffer.close()
     stream.buffer.count(CALL_SIZE)
     # GRPCError: the memory is needed for other requests.

@@ -61,8 +61,8 @@ _JOINED = 64 << 10
 CALL_SIZE = 12 << 10
 """The memory in bytes of a call before its request arrives, as measured."""
 
-_HEADERS = ((":status", "200"), ("content-type", "application/grpc+proto"))
-_OK = (("grpc-status", "0"),)
+HEADERS = ((":status", "200"), ("content-type", "application/grpc+proto"))
+OK = (("grpc-status", "0"),)
 _ACCEPTED = {"grpc-accept-encoding": "identity"}
 """The header by which gRPC tells a client how it may encode messages."""
 
@@ -260,8 +260,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
         # The reply of a unary call is sent with its headers and trailers, in one write instead of three. It is the end
         # of the call, which therefore needs no checkpoint.
         only = parts is None and not self.streaming
-        if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
-            self._send_initial_metadata_done = self._send_message_done = True
+        if only and self.queue(data):
             return
         # Charge it before its headers are sent, because they may have to wait, too.
         charged = self._charge(message.size if isinstance(message, Framed) else len(data))
@@ -278,6 +277,13 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
                 await give_way()
         if charged:
             self.hold(0)
+
+    def queue(self, data: bytes) -> bool:
+        """Queue the only message of a reply with its headers. Return False if it can't be sent at once."""
+        if self._send_initial_metadata_done or not self._inbox.hold(HEADERS, data):
+            return False
+        self._send_initial_metadata_done = self._send_message_done = True
+        return True
 
     def _charge(self, size: int) -> bool:
         """Charge data that is about to wait to the budget, unless it is small or the whole reply is charged already."""
@@ -309,7 +315,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
     def finish(self, error: GRPCError | None) -> bool:
         """Send the usual trailers, if they can be sent at once. Return False if `conclude` is needed."""
         if error is None and self._send_message_done and not self._send_trailing_metadata_done:
-            self._send_trailing_metadata_done = self._inbox.finish(_OK)
+            self._send_trailing_metadata_done = self._inbox.finish(OK)
         return self._send_trailing_metadata_done or not self._inbox.writable
 
     async def conclude(self, error: GRPCError | None) -> None:
@@ -347,7 +353,7 @@ class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has
             TRAILER: details,
             **more,
         }
-        headers = [*([] if self._send_initial_metadata_done else _HEADERS), *trailers.items()]
+        headers = [*([] if self._send_initial_metadata_done else HEADERS), *trailers.items()]
         await self._inbox.send_headers(headers, end_stream=True)
 
 
