@@ -304,10 +304,18 @@ ONCE_SURVIVED = (
     Mutant(
         "empty TLS records end a connection before the task that reads waits for its call",
         "rpc/http2/_protocol.py",
-        "if self.processor.halted:",
-        "if False:",
+        "if self.processor.halted:\n            # They are charged",
+        "if False:\n            # They are charged",
         "rpc/test_woken_early.py",
         "empty",
+    ),
+    Mutant(
+        "calls behind one that waits take turns with other connections",
+        "rpc/http2/_protocol.py",
+        "if self.processor.halted:\n                # Its share",
+        "if False:\n                # Its share",
+        "rpc/test_whole.py",
+        "turns_of_others",
     ),
     Mutant(
         "an error of a guard after the answer is lost",

@@ -455,3 +455,14 @@ async def test_small_limit_of_messages_holds_for_whole_calls(opened: list[int]) 
         assert await _text(raw, 3) == "x" * 98
         await _ended(raw, 5)
         assert (_status(raw, 5), opened) == (str(Status.RESOURCE_EXHAUSTED.value), [])
+
+
+async def test_call_behind_one_that_waits_does_not_wait_for_the_turns_of_others() -> None:
+    async with served() as it, connected(it.where) as raw:
+        await _first(raw)
+        _send(raw, 3, WAIT)
+        _send(raw, 5, text="b")
+        async with it.server._turn:
+            await raw.flush()
+            with trio.fail_after(5):
+                assert await _text(raw, 5) == "b"

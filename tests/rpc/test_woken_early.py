@@ -26,7 +26,7 @@ from headway.protobuf import encode
 from headway.rpc._limits import Flooded
 from headway.rpc.http2 import FrameAccount, Http2Connection
 from tests.rpc.raw_kit import HEADERS, Raw, connected, tcp
-from tests.rpc.rpc_kit import ECHO, WAIT, Served, Text, certificates, served
+from tests.rpc.rpc_kit import ECHO, FAIL, WAIT, Served, Text, certificates, served
 from tests.rpc.tls_records import TlsPeer
 
 # The bytes of a frame that is not complete. The budget takes it for larger than any incomplete request below.
@@ -117,9 +117,43 @@ async def test_call_that_waits_before_too_many_empty_tls_records(
         await stream.send_all(tls.sent(h2.data_to_send()))
         await trio.testing.wait_all_tasks_blocked(0.05)
         await stream.send_all(tls.sent(_call(h2, 3, ECHO)) + tls.key_update() + tls.key_update())
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not charged, "the call was not parked yet"
+        h2.ping(b"12345678")
+        await stream.send_all(tls.sent(h2.data_to_send()))
         await told.wait()
         assert charged == [2]
         assert [each.why for each in ended] == ["too many TLS records without content"]
+
+
+async def test_call_that_tls_has_kept_while_reading_paused_is_begun(tmp_path: Path) -> None:
+    """TLS passes it on when a later turn lets reading resume, not in the task that reads."""
+    given = certificates(tmp_path)
+    given.client.set_alpn_protocols(["h2"])
+    async with served(tls=given.server) as it, tcp(it.where) as stream:
+        tls = trio.SSLStream(stream, given.client, server_hostname="127.0.0.1")
+        raw = Raw(tls)
+        await _first(raw)
+        # The server reads much at once from then on.
+        await tls.send_all(_large(raw.h2, 3, 150_000))
+        assert await raw.until(lambda event: isinstance(event, StreamEnded) and event.stream_id == 3)
+        many = b"".join(_call(raw.h2, id, ECHO) for id in range(5, 23, 2)) + _large(raw.h2, 23, 40_000)
+        async with it.server._turn:
+            await tls.send_all(many)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            await tls.send_all(_call(raw.h2, 25, ECHO, "last"))
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        with trio.fail_after(5):
+            assert await raw.until(lambda event: isinstance(event, StreamEnded) and event.stream_id == 25)
+
+
+def _large(h2: H2Connection, id: int, size: int) -> bytes:
+    # An error has no content, which would have to be acknowledged.
+    h2.send_headers(id, [(name, FAIL if name == ":path" else value) for name, value in HEADERS])
+    data = rpc.framed(encode(Text(text="x" * size)))
+    for at in range(0, len(data), 16_384):
+        h2.send_data(id, data[at : at + 16_384], end_stream=at + 16_384 >= len(data))
+    return h2.data_to_send()
 
 
 async def test_call_that_waits_for_what_the_report_of_its_connection_sets(monkeypatch: pytest.MonkeyPatch) -> None:

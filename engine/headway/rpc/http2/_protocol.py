@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import trio
@@ -107,6 +106,8 @@ class Http2Protocol(H2Protocol):
         # Bytes that the peer has sent before its settings.
         self._before_settings = 0
         self._discarded = 0
+        # TLS records without content that have arrived while the processor was halted.
+        self._uncharged = 0
         self._alive = trio.CancelScope()
         self._cutter = FrameCutter(limits.wire.frame_size, preface=not client_side)
         # True when the connection is lost. Its transport can do nothing more.
@@ -139,28 +140,40 @@ class Http2Protocol(H2Protocol):
             return
         if not self.connection.settings_received.is_set() and not self._may_send_more(len(data)):
             return
+        if self._uncharged:
+            self.receive_empty_records(0)
+            if self.connection.is_closing():
+                return
         self._last_received = trio.current_time()
         self._cutter.feed(data)
         connection = self.connection
         if not (connection.behind or self._take_turn()):
-            self._later(self._go_on)
+            if self.processor.halted:
+                # Its share of the turn is not used up. So it need not wait for other connections.
+                self._nursery.start_soon(self._go_on_at_once, name="rpc turns")
+            else:
+                self._later(self._go_on)
         if connection.behind and self._cutter.left > _LEFT:
             self._transport.pause_reading()
         # `_go_on` counts when the task that reads waits for its call.
         if not (connection.behind and self.processor.halted):
             self._count()
+        if not connection.behind:
+            # TLS passes on what it has kept, when reading resumes, in a task that answers nothing.
+            self._start()
 
-    def receive_empty_records(self, count: int) -> bool:
-        """Charge for empty TLS records. Too many end the connection. Return False: nothing is left to do."""
+    def receive_empty_records(self, count: int) -> None:
+        """Charge for empty TLS records. Too many end the connection."""
+        self._uncharged += count
         if self.processor.halted:
-            self._later(partial(self.receive_empty_records, count))
-            return False
+            # They are charged when the client sends more.
+            return
+        count, self._uncharged = self._uncharged, 0
         try:
             self._account.receive_empty_records(count, trio.current_time())
         except Flooded as error:
             if not self.connection.is_closing():
                 self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
-        return False
 
     def _go_on(self) -> bool:
         """Handle more of the rest. Resume reading if little is left, and return True if anything is left."""
@@ -170,6 +183,10 @@ class Http2Protocol(H2Protocol):
         self._count()
         self._start()
         return not finished
+
+    async def _go_on_at_once(self) -> None:
+        if self._go_on():
+            await self._by_turns(self._go_on)
 
     def _count(self) -> None:
         """Charge incomplete frames and header blocks to the budget. That may end this connection or another one."""

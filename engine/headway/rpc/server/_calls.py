@@ -218,7 +218,9 @@ class Calls(AbstractHandler):
                 call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
     def start(self) -> None:
-        """Answer the accepted calls in another task, or in several."""
+        """Answer the accepted calls in another task, or in several. The task that reads answers them itself."""
+        if self._reader is not None and self._reader[0] is trio.lowlevel.current_task():
+            return
         ready = [call for call in self._accepted if self._is_ready(call)]
         self._accepted.clear()
         if ready:
@@ -267,6 +269,7 @@ class Calls(AbstractHandler):
         except Exception as error:
             if call is None:
                 # `more` has failed. The calls that it has accepted end with the connection.
+                self._reader = None
                 self.start()
                 raise
             self._fail(call, error)
