@@ -69,6 +69,26 @@ def test_failure_and_requeue_wait_for_the_end_of_the_interval() -> None:
     dequeue(queue, 6.0)
 
 
+def test_change_after_a_requeue_in_the_same_run_ends_the_back_off_of_its_failure() -> None:
+    queue = paced(1.5)
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.add_after("a", "requeue", 1.75, 0.0)
+    queue.add("a", "change", 0.5)
+    assert queue.failed("a", "error", 1.0) == 0.5
+    assert queue.next_due() == 1.5
+
+
+def test_failure_after_the_interval_never_waits_for_less_than_no_time() -> None:
+    """A requeue became due meanwhile, before the interval ended, and nothing has looked at the intervals since."""
+    queue = paced(1.0)
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.add_after("a", "requeue", 0.25, 0.0)
+    assert queue.failed("a", "error", 1.25) == 0.0
+    assert dequeue(queue, 1.25).reasons == ("first", "error", "requeue")
+
+
 def test_paced_key_says_when_it_is_due_and_is_old_only_from_then_on() -> None:
     """A key that fails is as old as its first failure, since it is not the interval that keeps it from ending."""
     queue = paced()
