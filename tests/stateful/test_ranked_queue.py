@@ -101,7 +101,7 @@ class RankedMachine(QueueMachine):
     def check_no_starvation(self, wish: Wish, backlog_waited: bool) -> None:
         """The bound on the wait of each key is checked instead."""
 
-    @precondition(lambda self: self.model.places)
+    @precondition(lambda self: self.model.places and not self.model.closed)
     @rule(data=st.data())
     def says_how_many_keys_are_before_one(self, data: st.DataObject) -> None:
         self.queue.promote(self.model.now)
