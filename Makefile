@@ -102,7 +102,7 @@ pythons: .venv/ready ## the same with other Pythons, the newest that is found (P
 ##@ Deeper
 # The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`. Without SEED, the
 # state machines have other examples each time, and the seed is printed.
-prove: .venv/ready any-etcd any-go ## half an hour: the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests
+prove: .venv/ready any-etcd any-go ## an hour: the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests
 	$(BIN)/python -m tests.helpers.corpus
 	$(BIN)/python -m tests.stateful $(or $(FOR),600) "$(SEED)"
 	$(BIN)/pytest -n 3 --dist worksteal -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
