@@ -34,9 +34,7 @@ EQUIVALENT: dict[Equivalent, str] = {
     ): "Nothing waits, so that nothing is compared with it.",
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
-    Equivalent(
-        "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
-    ): _NOTHING_TO_DO,
+    Equivalent("queue/_machine.py", "WorkQueue.failed", "if sooner < due:", "if sooner <= due:"): _NOTHING_TO_DO,
     Equivalent("queue/_machine.py", "WorkQueue.failed", "if begin > due:", "if begin >= due:"): _NOTHING_TO_DO,
     Equivalent(
         "queue/_machine.py",

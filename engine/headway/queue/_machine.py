@@ -208,16 +208,16 @@ class WorkQueue(QueueQueries[K, R]):
         begin = self._not_before.get(key, now)
         if following is not None:
             entry.absorb(following)  # after the failure, because it is the cause of the next run
-            if following.state != "ready":
-                due = min(due, following.due)
-            elif begin > now:
-                due = now
-            else:
+            if following.state == "ready" and begin <= now:
                 self._ready(entry, following.queued_at)
                 return 0.0
-        due = max(due, begin)
+            sooner = now if following.state == "ready" else following.due
+            if sooner < due:
+                due, delay = sooner, max(sooner - now, 0.0)
+        if begin > due:
+            due, delay = begin, max(begin - now, 0.0)
         self._back_off_until(entry, due, now)
-        return max(due - now, 0.0)
+        return delay
 
     def requeue_after(self, key: K, delay: float, reason: R, now: float) -> None:
         """Report that the key in hand is done and is to run again in `delay` seconds; 0 or less means at once.
