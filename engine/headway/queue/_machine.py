@@ -205,7 +205,8 @@ class WorkQueue(QueueQueries[K, R]):
         entry.failures += 1
         following, entry.following = entry.following, None
         entry.note(reason)
-        begin = self._not_before.get(key, now)
+        # An interval that has ended may still be listed.
+        begin = max(self._not_before.get(key, now), now)
         if following is not None:
             entry.absorb(following)  # after the failure, because it is the cause of the next run
             if following.state == "ready" and begin <= now:
@@ -213,9 +214,9 @@ class WorkQueue(QueueQueries[K, R]):
                 return 0.0
             sooner = now if following.state == "ready" else following.due
             if sooner < due:
-                due, delay = sooner, max(sooner - now, 0.0)
+                due, delay = sooner, sooner - now
         if begin > due:
-            due, delay = begin, max(begin - now, 0.0)
+            due, delay = begin, begin - now
         self._back_off_until(entry, due, now)
         return delay
 
