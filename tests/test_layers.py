@@ -86,6 +86,7 @@ PURE = [
     "rpc/_wire.py",
     "rpc/http2/_frames.py",
     "run/_own_writes.py",
+    "run/_self_triggers.py",
     "run/_status.py",
     "service/_bounds.py",
     "steps/_record.py",

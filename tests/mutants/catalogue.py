@@ -347,7 +347,7 @@ MUTANTS = (
     ),
     Mutant(
         "a key that its own status has triggered runs at once",
-        "run/_own_writes.py",
+        "run/_self_triggers.py",
         "return now + MERGING + -(now + MERGING) % TICK",
         "return now",
         "run/test_self_triggers.py",

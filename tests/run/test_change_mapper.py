@@ -16,7 +16,8 @@ from headway.queue import BACKLOG, LIVE
 from headway.reconcile import Reason
 from headway.resource import AnyMessage, Key, ResourceType
 from headway.run import ChangeMapper
-from headway.run._own_writes import OwnWrites, SelfTriggers
+from headway.run._own_writes import OwnWrites
+from headway.run._self_triggers import SelfTriggers
 from tests.helpers.resources import ACCOUNT, TEAM, chunk, end, key, stored
 
 When = Callable[[Any, Any], bool]

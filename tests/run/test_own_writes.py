@@ -7,7 +7,8 @@ from headway.client import Acknowledged
 from headway.reconcile import RECONCILING, Reason, Reconciling
 from headway.resource import pb
 from headway.run import OwnWrites, SelfTriggers
-from headway.run._own_writes import FREE, KEPT, MERGING, TICK
+from headway.run._own_writes import KEPT
+from headway.run._self_triggers import FREE, MERGING, TICK
 from tests.helpers.resources import ACCOUNT, at, key, stored
 
 

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.run import MOST_AT_ONCE
-from headway.run._own_writes import FREE
+from headway.run._self_triggers import FREE
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 

@@ -24,7 +24,6 @@ from headway.run._owed import Owed as Owed
 from headway.run._owed import add_start as add_start
 from headway.run._own_writes import OwnWrite as OwnWrite
 from headway.run._own_writes import OwnWrites as OwnWrites
-from headway.run._own_writes import SelfTriggers as SelfTriggers
 from headway.run._ownership import RECORD_INTERVAL as RECORD_INTERVAL
 from headway.run._ownership import EveryKey as EveryKey
 from headway.run._ownership import Ownership as Ownership
@@ -35,6 +34,7 @@ from headway.run._priming import RunCaches as RunCaches
 from headway.run._priming import deletions_since as deletions_since
 from headway.run._priming import wait_primed as wait_primed
 from headway.run._run import Run as Run
+from headway.run._self_triggers import SelfTriggers as SelfTriggers
 from headway.run._status import ControllerStatus as ControllerStatus
 from headway.run._status import NotDone as NotDone
 from headway.run._status import Phase as Phase

@@ -16,7 +16,7 @@ from headway.mapper import Predicate, Watch, ask, failed_name, ids_of
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.reconcile import KeyAtWork, Reason
 from headway.resource import Key, TypeName
-from headway.run._own_writes import SelfTriggers
+from headway.run._self_triggers import SelfTriggers
 
 
 class SupportsAdd(Protocol):

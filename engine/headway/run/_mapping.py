@@ -15,7 +15,7 @@ from headway.reconcile import MAPPING, Lifetimes
 from headway.resource import TypeName
 from headway.run._change_mapper import ChangeMapper, SupportsAdd
 from headway.run._mapping_retries import STEP, TURN, MappingRetries
-from headway.run._own_writes import SelfTriggers
+from headway.run._self_triggers import SelfTriggers
 
 
 class Progress:

@@ -15,7 +15,7 @@ from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import NotDue, OwnStatuses, Reason, Reconciling, RequeueAfter, trace_id_of
 from headway.resource import Key, ResourceId
-from headway.run._own_writes import SelfTriggers
+from headway.run._self_triggers import SelfTriggers
 from headway.run._status import NotDone, Results
 
 _RETRY = Reason("retry")

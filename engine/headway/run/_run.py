@@ -48,9 +48,9 @@ from headway.run._keys import RunKeys
 from headway.run._mapping import Progress, RunMapping
 from headway.run._outcomes import Outcomes
 from headway.run._owed import Owed, add_owed
-from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
 from headway.run._priming import STALL_LIMIT, Deletions, RunCaches
+from headway.run._self_triggers import SelfTriggers
 from headway.run._sources import RunSources
 from headway.run._status import ControllerStatus, Phase, Results, type_statuses
 from headway.run._worker import Worker

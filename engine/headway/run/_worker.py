@@ -28,7 +28,7 @@ from headway.run._at_work import AtWork
 from headway.run._contexts import restore_context
 from headway.run._invalid_result import invalid_result
 from headway.run._outcomes import Outcomes
-from headway.run._own_writes import SelfTriggers
+from headway.run._self_triggers import SelfTriggers
 
 _EARLY = 0.001
 """The fraction of its deadline by which a reconcile may be canceled too early."""
