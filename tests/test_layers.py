@@ -85,6 +85,7 @@ PURE = [
     "rpc/_limits.py",
     "rpc/_wire.py",
     "rpc/http2/_frames.py",
+    "fights/_turns.py",
     "run/_own_writes.py",
     "run/_self_triggers.py",
     "run/_status.py",

@@ -391,10 +391,10 @@ RUN_MUTANTS = (
         "a stray in a mapper's answer loses the rest",
         "run/_change_mapper.py",
         "        for key in keys:\n"
-        "            self._add_mapped(key, applied, reason, priority)\n"
+        "            self._add_mapped(key, applied, reason, priority, fight)\n"
         "        if problems:\n",
         "        for key in () if problems else keys:\n"
-        "            self._add_mapped(key, applied, reason, priority)\n"
+        "            self._add_mapped(key, applied, reason, priority, fight)\n"
         "        if problems:\n",
         MACHINE,
     ),

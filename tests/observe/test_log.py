@@ -15,6 +15,7 @@ from typing_extensions import override
 
 import headway
 from headway import events
+from headway.fights import Alternating
 from headway.observe import log_report
 from headway.reconcile import Reason
 from headway.resource import ResourceId, TypeName
@@ -277,6 +278,18 @@ def test_key_that_triggers_itself_is_logged_with_its_writes() -> None:
     assert [fields["writes"] for _, _, fields in lines.lines] == ["Team core written at 7"]
 
 
+FIELDS = (Alternating("size", "1", "2"), Alternating("note", "'a'", "'b'"))
+FIGHT = events.ControllersFight("teams", ID, ID, "controller staff/rooms", 7, FIELDS, 13, 0.1)
+
+
+def test_fight_is_logged_with_the_other_writer_and_the_fields() -> None:
+    lines = Lines()
+    log_report(lines)(FIGHT)
+    ((_, _, fields),) = lines.lines
+    assert (fields["by"], fields["resource"]) == ("controller staff/rooms", "Team core")
+    assert fields["fields"] == "size is 1 and 2, note is 'a' and 'b'"
+
+
 def test_key_that_is_only_requeued_at_once_is_logged_with_what_to_do() -> None:
     lines = Lines()
     log_report(lines)(events.SelfTriggered("teams", ID, (), 1_000, 0.0))
@@ -299,6 +312,7 @@ def test_success_is_logged_only_when_verbose() -> None:
         events.CallbackFailed("teams", "on_stop", FAILED),
         events.DaemonEnded("teams", ID, FAILED, 0.5),
         events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1),
+        FIGHT,
         events.SourceFailed("teams", "from_channel", "an event", FAILED),
         events.MappingFailed("teams", "owner", NAME, ID.key, ValueError("no"), 0.005),
         events.RunEnded("teams", ValueError("no"), 0.5),

@@ -215,15 +215,46 @@ def test_new_key_may_begin_with_a_delay_and_is_pending() -> None:
     assert queue.is_idle()
 
 
-def test_delay_of_an_add_does_not_count_for_a_key_in_the_queue() -> None:
-    """A waiting key stays where it is, and one in hand runs again as soon as it is reported back."""
+def test_add_that_may_wait_delays_no_key_and_makes_none_ready_early() -> None:
+    """A ready key stays where it is. Of several delays the earliest counts, and the key is pending meanwhile."""
     queue = make()
-    queue.add("a", "change", 0.0)
-    queue.add("a", "another", 0.0, due=5.0)
+    queue.add("ready", "change", 0.0)
+    queue.add("ready", "another", 0.0, due=5.0)
     assert dequeue(queue, 0.0).reasons == ("change", "another")
-    queue.add("a", "third", 0.0, due=5.0)
+    queue.add("ready", "in hand", 0.0, due=5.0)
+    queue.add("failed", "change", 0.0)
+    dequeue(queue, 0.0)
+    queue.failed("failed", "error", 0.0)
+    queue.add_after("scheduled", "timer", 3.0, 0.0)
+    for name in ("failed", "scheduled"):
+        queue.add(name, "another", 0.0, due=5.0)
+    queue.succeeded("ready", 0.0)
+    assert (sorted(queue.owed()), queue.scheduled()) == (["failed", "ready", "scheduled"], {})
+    assert [drain(queue, now) for now in (0.9, 1.0, 2.9, 3.0, 4.9, 5.0)] == [
+        [],
+        ["failed"],
+        [],
+        ["scheduled"],
+        [],
+        ["ready"],
+    ]
+    assert queue.is_idle()
+
+
+def test_change_makes_a_key_ready_that_was_added_to_wait() -> None:
+    queue = make()
+    for name in "ab":
+        queue.add(name, "change", 0.0)
+        dequeue(queue, 0.0)
+        queue.add(name, "may wait", 0.0, due=5.0)
+    queue.add("a", "change", 1.0)
     queue.succeeded("a", 1.0)
-    assert dequeue(queue, 1.0).reasons == ("third",)
+    queue.succeeded("b", 1.0)
+    queue.add("b", "change", 1.0)
+    assert [(each.key, each.reasons) for each in (dequeue(queue, 1.0), dequeue(queue, 1.0))] == [
+        ("a", ("may wait", "change")),
+        ("b", ("may wait", "change")),
+    ]
 
 
 def test_delay_of_an_add_must_be_finite() -> None:

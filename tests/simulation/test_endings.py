@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
@@ -62,6 +64,53 @@ def test_controllers_that_undo_each_others_changes_are_named() -> None:
     assert first.startswith("fight: "), first
     assert "one" in first
     assert "other undo each other's changes of Team core again and again" in first or "one undo" in first
+
+
+def creating(_: simulation.Process) -> headway.App:
+    """Return an app with a controller that creates an account for each team, and one that deletes it."""
+    app = headway.App("staff")
+    team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+    watches = [headway.watch(account, headway.mappers.same_name())]
+
+    @app.controller(manages=team, watches=watches)
+    async def one(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        await rt.client.apply(account.new(request.id.name, Account()))
+
+    @app.controller(manages=team, watches=watches)
+    async def other(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        if (found := rt.cache.get(account, request.id.name)) is not None:
+            await rt.client.delete(found)
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda _: app_of(noting("one", "x"), noting("other", "y")), "Team core again and again: note is "),
+        (creating, "Account core again and again: existence is "),
+    ],
+)
+def test_exploration_refutes_a_fight_and_names_both_and_the_field(make: Any, what: str) -> None:
+    with pytest.raises(simulation.Refuted) as raised:
+        simulation.explore(make, one_team)
+    first = str(raised.value).partition("\n")[0]
+    assert f" undo each other's changes of {what}" in first
+    assert first.startswith(("fight: one and other ", "fight: other and one "))
+
+
+def agreeing(app: headway.App, team: Any) -> None:
+    """Write other notes until the third turn."""
+
+    @app.controller(manages=team)
+    async def agrees(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None and found.data.note == "x" and len(found.data.members) < 3:
+            await rt.client.apply(team.new(found.name, Team(members=[*found.data.members, "y"], note="y")))
+
+
+def test_controllers_that_agree_after_a_few_turns_are_accepted() -> None:
+    assert not result_of(app_of(noting("one", "x"), agreeing), one_team).findings
 
 
 TEAM: Kind = ("staff", "Team")

@@ -102,6 +102,15 @@ class Model:
             if key not in self.hand:
                 self.delay(key, due)
 
+    def add_later(self, key: str, reason: int, priority: Priority, due: float) -> None:
+        """Add a key that need not be ready before `due`, but is pending."""
+        wish = self.wishes.get(key)
+        if wish is None or wish.due is not None:
+            self.add(key, reason, priority, due)
+            self.wishes[key].by_failure = True
+        else:
+            self.add(key, reason, priority, None)
+
     def promote(self) -> None:
         def due_of(key: str) -> float:
             due = self.wishes[key].due
@@ -176,6 +185,18 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.model.closed:
             self.model.add(key, reason, priority, now + delay if delay > 0 else None)
             self.unanswered[key] = reason
+
+    @rule(key=KEYS, priority=PRIORITIES, delays=st.lists(SECONDS, min_size=1, max_size=2))
+    def add_later(self, key: str, priority: Priority, delays: list[float]) -> None:
+        for delay in delays:
+            reason, now = self.new_reason(), self.model.now
+            self.queue.add(key, reason, now, priority=priority, due=now + delay)
+            if not self.model.closed:
+                if delay:
+                    self.model.add_later(key, reason, priority, now + delay)
+                else:
+                    self.model.add(key, reason, priority, None)
+                self.unanswered[key] = reason
 
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data(), adds=st.lists(st.tuples(PRIORITIES, SECONDS), min_size=2, max_size=3), failed=st.booleans())

@@ -26,6 +26,7 @@ from headway.engine._extension import Host
 from headway.engine._options import Timing
 from headway.errors import DeclarationError
 from headway.informers import Informers
+from headway.resource import Key, TypeName
 from headway.rpc import Channel
 from headway.run import (
     ControllerEvents,
@@ -90,6 +91,8 @@ class Placing:
         governor = None if limit is None else Governor(definition.full_name, limit, report)
 
         def run(owed: Owed, lease: HeldLease | None) -> Run:
+            from headway.fights import Fights
+
             definition = growing.current
             placement = definition.placement
             ownership: Ownership
@@ -115,6 +118,7 @@ class Placing:
                 record_event=events,
                 counts=counts,
                 governor=governor,
+                new_fights=partial(Fights, definition, writer_of=self._writer_of),
             )
 
         return Supervisor(
@@ -132,6 +136,17 @@ class Placing:
             counts=counts,
             governor=governor,
         )
+
+    def _writer_of(self, type: TypeName, key: Key, revision: int) -> str:
+        """Return the writer of a revision of a resource, or "" if this process does not know it."""
+        for each in self.host.supervisors:
+            if each.run is not None and each.run.wrote(type, key, revision):
+                return f"controller {each.fence_name}"
+        journal = self.host.journal
+        found = None if journal is None else journal.writes.at({revision}).get(revision)
+        if found is None or found.key != key or found.type.unversioned != type.unversioned:
+            return ""
+        return found.writer
 
 
 def _check(growing: GrowingDefinition, informers: Informers) -> None:

@@ -10,6 +10,7 @@ from headway.events._engine import BookmarkRefused as BookmarkRefused
 from headway.events._engine import CallbackFailed as CallbackFailed
 from headway.events._engine import CallDelayed as CallDelayed
 from headway.events._engine import ControllersClash as ControllersClash
+from headway.events._engine import ControllersFight as ControllersFight
 from headway.events._engine import ConversionFailed as ConversionFailed
 from headway.events._engine import DaemonEnded as DaemonEnded
 from headway.events._engine import DeletionsUnknown as DeletionsUnknown

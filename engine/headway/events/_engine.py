@@ -163,6 +163,25 @@ class SelfTriggered(Record):
     trace_id: str = ""
 
 
+class ControllersFight(Record):
+    """A key's reconcile and another writer have undone each other's changes of a ``resource`` for ``turns`` turns.
+
+    The key is now delayed by ``delay``. Any reason that is not part of the fight ends the delay at once. ``by`` names
+    the writer of the last change, at ``revision``: a controller, another key of this one, or a caller, as far as this
+    process knows it. ``fields`` holds the first fields that alternate. Each has a ``path`` and two texts, the ``own``
+    and the ``other`` value, with secrets redacted.
+    """
+
+    controller: str
+    id: Any
+    resource: Any
+    by: str
+    revision: int
+    fields: tuple[Any, ...]
+    turns: int
+    delay: float
+
+
 class DaemonEnded(Record):
     """A resource's daemon raised or returned.
 

@@ -28,6 +28,7 @@ _WARNINGS = (
     events.ConnectionRefused,
     events.ConversionFailed,
     events.ControllersClash,
+    events.ControllersFight,
     events.DeletionsUnknown,
     events.EventNotStored,
     events.HandlerFailed,
@@ -55,7 +56,7 @@ _WARNINGS = (
     events.WriteUnknown,
     events.WritesHeld,
 )
-_OF_A_RECONCILE = (events.Reconciled, events.ReconcileSlow, events.SelfTriggered)
+_OF_A_RECONCILE = (events.ControllersFight, events.Reconciled, events.ReconcileSlow, events.SelfTriggered)
 _MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled, events.RunEnded)
 _FAILED = {events.Reconciled: "ReconcileFailed", events.DaemonEnded: "DaemonFailed"}
 _INFOS = (

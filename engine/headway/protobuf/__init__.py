@@ -34,6 +34,7 @@ from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._plan import redecorated_problem as redecorated_problem
 from headway.protobuf._same_content import comparing_content as comparing_content
 from headway.protobuf._same_content import same_content as same_content
+from headway.protobuf._same_content import wire_parts as wire_parts
 from headway.protobuf._secrets import REDACTED as REDACTED
 from headway.protobuf._secrets import REDACTED_CHANGED as REDACTED_CHANGED
 from headway.protobuf._secrets import holds_secrets as holds_secrets

@@ -50,7 +50,7 @@ def comparing_content(cls: type[Any], left: bytes, right: bytes) -> Steps[bool]:
 
 def _content(cls: Any, data: bytes) -> Steps[_Content]:
     fields, made = _fields_of(cls), _Content()
-    for count, (number, wire, value) in enumerate(_parts(data)):
+    for count, (number, wire, value) in enumerate(wire_parts(data)):
         if count % _AT_ONCE == _AT_ONCE - 1:
             yield
         field = fields.get(number)
@@ -78,7 +78,7 @@ def _zero(of: Value) -> Any:
 
 def _entry(entries: _Entries, data: bytes) -> Steps[_Content]:
     made = _Content()
-    for number, wire, value in _parts(data):
+    for number, wire, value in wire_parts(data):
         of = entries[number - 1] if number in (1, 2) else None
         read = (wire, value) if of is None else (yield from _value(of, wire, value))
         made.setdefault(number, []).append(read)
@@ -103,7 +103,7 @@ def _packed(of: Value, data: bytes) -> Iterator[Any]:
         yield value
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
+def wire_parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
     """Yield the number, the wire type and the value of each field."""
     index = 0
     while index < len(data):

@@ -54,7 +54,7 @@ class Entry(Generic[K, R]):
         # Invariant: ticket != 0 exactly while the entry is delayed. It is then the ticket of its valid place.
         self.ticket = 0
         # The reasons added since the key was dequeued, for the run after the one in hand. Invariant: following is not
-        # None implies state == "in hand" and following.state in ("ready", "scheduled").
+        # None implies state == "in hand" and following.state is neither "in hand" nor "paced".
         self.following: Entry[K, R] | None = None
 
     def note(self, reason: R) -> None:

@@ -7,7 +7,7 @@ The rules:
 3. Adds of a waiting key merge into one run. Their reasons are kept (the first three, the last five, and the number of
    the others), and the highest of their priorities counts.
 4. A change is handled at once: a direct add makes a delayed key ready, and the overridden delay never fires. Of several
-   delays of one key the earliest counts.
+   delays of one key, also of adds that may wait, the earliest counts.
 5. A failed key backs off, longer each time, until it succeeds, is dropped or asks to be requeued. It keeps its reasons,
    because they have not been acted on yet. A change in the meantime ends the delay but keeps the count. How long the
    key has been pending bounds the delay, so a burst of changes does not inflate it.
@@ -88,7 +88,8 @@ class WorkQueue(QueueQueries[K, R]):
         """Enqueue a key at once.
 
         A waiting key is merged, a delayed one becomes ready, and one in hand runs once more after it has been reported
-        back. Any other key is delayed until `due`, but pending. A closed queue ignores this.
+        back. With a `due` after `now`, a key that is not ready becomes so at `due`, unless it is due earlier, and is
+        pending meanwhile. A closed queue ignores this.
         """
         if priority:
             _check_priority(priority)
@@ -105,6 +106,8 @@ class WorkQueue(QueueQueries[K, R]):
                 self._back_off_until(entry, due, now)
             else:
                 self._lanes.append(entry)
+        elif later:
+            self._add_known_later(entry, reason, due, now, priority)
         else:
             self._add_known(entry, reason, now, priority)
 
@@ -320,6 +323,8 @@ class WorkQueue(QueueQueries[K, R]):
         """Put an entry that was outside the queue in its place."""
         if entry.state == "ready":
             self._lanes.append(entry)
+        elif entry.state == "backing off":
+            self._back_off_until(entry, entry.due, now)
         elif entry.due <= now:
             entry.since = entry.due
             self._ready(entry, entry.due)
@@ -333,9 +338,9 @@ class WorkQueue(QueueQueries[K, R]):
                 entry.following = Entry(entry.key, (reason,), priority, now)
                 return
             entry = entry.following
-            if entry.state == "scheduled":
-                entry.state = "ready"
-                entry.queued_at = entry.since = now
+            if entry.state != "ready":
+                entry.since = now if entry.state == "scheduled" else entry.since
+                entry.state, entry.queued_at = "ready", now
             entry.raise_to(priority)
         elif entry.state == "ready":
             if priority < entry.priority:
@@ -357,6 +362,27 @@ class WorkQueue(QueueQueries[K, R]):
         self._merged += 1
         entry.note(reason)
 
+    def _add_known_later(self, entry: Entry[K, R], reason: R, due: float, now: float, priority: Priority) -> None:
+        """Add a key that has an entry. If it is not ready, it need not be before `due`, but is pending."""
+        waiting = entry.following if entry.state == "in hand" else entry
+        if waiting is None:
+            entry.following = following = Entry(entry.key, (reason,), priority, now)
+            following.state, following.due = "backing off", due
+        elif waiting.state == "ready":
+            self._add_known(entry, reason, now, priority)
+        else:
+            if waiting.state == "scheduled":
+                waiting.state, waiting.since = "backing off", now
+                self._backing_off += waiting is entry
+            if waiting is not entry:
+                waiting.due = min(waiting.due, due)
+            elif due < entry.due:
+                self._delays.discard(entry)
+                self._delays.put(entry, due)
+            waiting.raise_to(priority)
+            self._merged += 1
+            waiting.note(reason)
+
     def _add_known_after(self, entry: Entry[K, R], reason: R, due: float, priority: Priority) -> None:
         """Add a key that has an entry, not before `due`."""
         if entry.state == "in hand":
@@ -364,7 +390,7 @@ class WorkQueue(QueueQueries[K, R]):
                 entry.following = scheduled_entry(entry.key, reason, priority, due)
                 return
             entry = entry.following
-            if entry.state == "scheduled":
+            if entry.state != "ready":
                 entry.raise_to(priority)
                 entry.due = min(entry.due, due)
         elif entry.state != "ready":

@@ -34,6 +34,8 @@ from headway.run._priming import RunCaches as RunCaches
 from headway.run._priming import deletions_since as deletions_since
 from headway.run._priming import wait_primed as wait_primed
 from headway.run._run import Run as Run
+from headway.run._self_triggers import Fight as Fight
+from headway.run._self_triggers import Fights as Fights
 from headway.run._self_triggers import SelfTriggers as SelfTriggers
 from headway.run._status import ControllerStatus as ControllerStatus
 from headway.run._status import NotDone as NotDone

@@ -16,14 +16,14 @@ from headway.mapper import Predicate, Watch, ask, failed_name, ids_of
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.reconcile import KeyAtWork, Reason
 from headway.resource import Key, TypeName
-from headway.run._self_triggers import SelfTriggers
+from headway.run._self_triggers import Fight, SelfTriggers
 
 
 class SupportsAdd(Protocol):
     """The part of a work queue that accepts keys."""
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
-        """Enqueue a key immediately, or at ``due`` if the queue does not have it."""
+        """Enqueue a key immediately, or at ``due`` unless it is ready or due earlier."""
         ...
 
 
@@ -78,11 +78,13 @@ class ChangeMapper:
         priority: Priority = BACKLOG if backlog else LIVE
         # A call of the class would run a function of Python for every change.
         reason = tuple.__new__(Reason, ("started" if backlog else "changed", type, applied.key, applied.revision))
+        fights = self._self_triggers.fights if self._self_triggers.writes and not backlog else None
+        fight = None if fights is None else fights.compare(type, applied, trio.current_time())
         self._calling = definition.when
         if type == self._manages and (
             definition.when is None or self._passes(type, applied, definition.manages, definition.when)
         ):
-            self._add_mapped(applied.key, applied, reason, priority)
+            self._add_mapped(applied.key, applied, reason, priority, fight)
         elif type == self._manages and definition.when is not None:
             self._turned_away(definition.when, type, applied, backlog=backlog)
         watch = self._watches.get(type)
@@ -92,18 +94,20 @@ class ChangeMapper:
         if watch.when is not None and not self._passes(type, applied, watch.type, watch.when):
             self._turned_away(watch.when, type, applied, backlog=backlog)
             return
-        self._map_by(watch, applied, reason, priority)
+        self._map_by(watch, applied, reason, priority, fight)
 
     def _turned_away(self, when: Predicate[Any], type: TypeName, applied: Applied, *, backlog: bool) -> None:
         """Record that a predicate has turned a change away. Resources of the backlog are not changes."""
         if self._journal is not None and not backlog:
             self._journal.turn_away(type, applied.key, applied.revision, when.name)
 
-    def _map_by(self, watch: Watch[Any], applied: Applied, reason: Reason, priority: Priority) -> None:
+    def _map_by(
+        self, watch: Watch[Any], applied: Applied, reason: Reason, priority: Priority, fight: Fight | None = None
+    ) -> None:
         self._calling = watch.mapper
         keys, problems = self._keys(applied, watch)
         for key in keys:
-            self._add_mapped(key, applied, reason, priority)
+            self._add_mapped(key, applied, reason, priority, fight)
         if problems:
             # The valid ids are enqueued. The change is kept, because a mapper that returned an invalid id may have more
             # (C6).
@@ -137,17 +141,17 @@ class ChangeMapper:
             if legible.old is not None or legible.new is not None:
                 self._map_by(watch, legible, reason, LIVE)
 
-    def _add_mapped(self, key: Key, applied: Applied, reason: Reason, priority: Priority) -> None:
+    def _add_mapped(self, key: Key, applied: Applied, reason: Reason, priority: Priority, fight: Fight | None) -> None:
         """Enqueue a key that a change maps to, unless it is a status that the key's own reconcile wrote there."""
         triggers = self._self_triggers
         own = bool(triggers.writes) and key == applied.key and reason.type == self._manages
         if not (own and triggers.own.needs_no_run(applied, reason)):
-            self.add(key, reason, priority)
+            self.add(key, reason, priority, fight)
 
-    def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
-        """Enqueue a key. Delay one that triggers itself by its status, and end the delay for any other reason."""
+    def add(self, key: Key, reason: Reason, priority: Priority = LIVE, fight: Fight | None = None) -> None:
+        """Enqueue a key. Delay one that triggers itself by its status or fights, and not for any other reason."""
         triggers = self._self_triggers
-        due = triggers.queued(key, reason, trio.current_time()) if triggers.writes else -math.inf
+        due = triggers.queued(key, reason, trio.current_time(), fight) if triggers.writes else -math.inf
         self._queue.add(key, reason, priority=priority, due=due)
 
     def _passes(self, name: TypeName, applied: Applied, type: CachedType[Any], when: Predicate[Any]) -> bool:

@@ -15,7 +15,7 @@ from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import NotDue, OwnStatuses, Reason, Reconciling, RequeueAfter, trace_id_of
 from headway.resource import Key, ResourceId
-from headway.run._self_triggers import SelfTriggers
+from headway.run._self_triggers import Fight, SelfTriggers
 from headway.run._status import NotDone, Results
 
 _RETRY = Reason("retry")
@@ -45,6 +45,7 @@ class Outcomes:
         self._reports_all = receives_successes(report)
         self._on_done = on_done
         self._self_triggers = self_triggers
+        self_triggers.on_fight = self._fought
         self._results = results
         self._journal = journal
         # The keys whose last results were immediate requeues without any other reason: how many, and since when.
@@ -74,8 +75,7 @@ class Outcomes:
             # The program's function was not called, so there is nothing to count or to tell.
             self._queue.requeue_after(key, result.seconds, _REQUEUE)
             reconciling.reads.clear()
-            if self._results.not_done:
-                self._results.done(key)
+            self._forget(key, now)
             self._on_done()
             return now
         outcome, retry_after = self._finish(key, result, error, now)
@@ -111,12 +111,17 @@ class Outcomes:
             failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
             since = self._pending_since(key)
             self._results.note(NotDone(id, failed, story(error), attempt, now, until, timed_out, since))
-        elif self._results.not_done:
-            self._results.done(key)
+        else:
+            self._forget(key, now)
         if self._reports_all or error is not None:
             self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
         return now
+
+    def _forget(self, key: Key, now: float) -> None:
+        """Forget the failure of a key that was reconciled, or its fight, unless it waits for the end of the delay."""
+        if self._results.not_done and not (self._self_triggers.is_slowed(key, now) and self._queue.find(key)):
+            self._results.done(key)
 
     def _end_statuses(self, key: Key, statuses: OwnStatuses) -> None:
         """Enqueue the key of a reconcile that ends for its own statuses, if it has looked at what they change."""
@@ -144,6 +149,8 @@ class Outcomes:
     def delayed(self, dequeued: Dequeued[Key, Reason], now: float) -> bool:
         """Delay a key that has triggered itself too often, instead of reconciling it, and return True if so."""
         key = dequeued.key
+        if (fights := self._self_triggers.fights) is not None:
+            fights.wait = now - dequeued.queued_at
         delay = self._self_triggers.delay(key, dequeued.reasons, dequeued.attempt, now)
         if delay is None:
             return False
@@ -157,6 +164,16 @@ class Outcomes:
             slowed = NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds, pending_since=since)
             self._results.note(slowed)
         return True
+
+    def _fought(self, key: Key, fight: Fight, seconds: float, own: bool) -> None:
+        """Note that a key is delayed because it fights. Report it, unless its own write is the reason."""
+        fights = self._self_triggers.fights
+        assert fights is not None
+        id, now = ResourceId(self._definition.manages.name, key[2], key[0], key[1]), trio.current_time()
+        event, text = fights.event(id, fight, seconds)
+        if not own and not fights.is_told(key, seconds, now):
+            self._report(event)
+        self._results.note(NotDone(id, "slowed", text, 1, now, now + seconds, False, self._pending_since(key) or now))
 
     def _requeued_at_once(self, dequeued: Dequeued[Key, Reason], id: ResourceId, now: float) -> None:
         """Count an immediate requeue, and report a key once that does nothing else. It is not delayed.

@@ -38,7 +38,7 @@ from headway.informers import Informers
 from headway.journal import ControllerJournal
 from headway.mapper import Watch, watch_name
 from headway.reconcile import Declared, Gate, Lifetimes, Reason, RecordEvent, Runtime, ignore_event
-from headway.resource import Key, Registry
+from headway.resource import Key, Registry, TypeName
 from headway.run._cached_states import CachedStates
 from headway.run._callbacks import call_back
 from headway.run._change_mapper import ChangeMapper
@@ -48,9 +48,10 @@ from headway.run._keys import RunKeys
 from headway.run._mapping import Progress, RunMapping
 from headway.run._outcomes import Outcomes
 from headway.run._owed import Owed, add_owed
+from headway.run._own_writes import OwnWrites
 from headway.run._ownership import Ownership, PrimedRun
 from headway.run._priming import STALL_LIMIT, Deletions, RunCaches
-from headway.run._self_triggers import SelfTriggers
+from headway.run._self_triggers import Fights, SelfTriggers
 from headway.run._sources import RunSources
 from headway.run._status import ControllerStatus, Phase, Results, type_statuses
 from headway.run._worker import Worker
@@ -74,6 +75,7 @@ class Run:
         record_event: records the events of `Runtime.event`.
         counts: counts the reconciles by outcome.
         governor: the limit on the rate of its writes.
+        new_fights: returns the fights of a run with these own writes.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -102,6 +104,7 @@ class Run:
         record_event: RecordEvent = ignore_event,
         counts: Counter[str] | None = None,
         governor: Governor | None = None,
+        new_fights: Callable[[OwnWrites], Fights] | None = None,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = self._over = False
@@ -127,7 +130,8 @@ class Run:
         self._cache = Cache(
             definition.full_name, definition.manages, definition.watches, definition.queries, informers.isolation
         )
-        self._self_triggers = SelfTriggers(self._writes.own)
+        own = self._writes.own
+        self._self_triggers = SelfTriggers(own, None if new_fights is None else new_fights(own))
         self._lifetimes, self._results = Lifetimes(self._cache, definition.types), Results(counts)
         declared = Declared(
             definition.full_name,
@@ -254,6 +258,10 @@ class Run:
     def runtime_for(self, key: Key) -> Runtime:
         """Return the reconcile context of a key."""
         return self._ownership.runtime_for(key) or self._runtime
+
+    def wrote(self, type: TypeName, key: Key, revision: int) -> bool:
+        """Return True if this run has written a revision of a resource."""
+        return self._writes.own.find(type, key, revision) is not None
 
     def reach(self, revision: int) -> None:
         """Note that a task waits for progress until every change up to a revision is mapped."""

@@ -245,8 +245,8 @@ class NotDone:
 
     Attributes:
         outcome: ``failed`` if it is retried, ``permanent`` if it is not retried until something changes, or ``slowed``
-            if it is delayed because it triggers itself.
-        error: the class and message of the exception; for a slowed key, its writes.
+            if it is delayed because it triggers itself or fights with another writer.
+        error: the class and message of the exception; for a slowed key, its writes or its fight.
         attempts: the number of consecutive attempts.
         at: the time of the last attempt on Trio's clock, in seconds.
         until: the latest time of the next attempt; None if it waits for a change.

@@ -12,7 +12,7 @@ from headway.cache import Applied
 from headway.queue import LIVE, Priority
 from headway.reconcile import Reason
 from headway.resource import Key, TypeName, redact_error, secret_types
-from headway.run import ChangeMapper
+from headway.run import ChangeMapper, Fight
 from headway.storage import CommitTrace
 from headway.tracing._reason import TracedReason
 from headway.tracing._tracing import PREFIX, Tracing, about, child_of, context_of, note_error, now
@@ -85,7 +85,7 @@ class TracedMapper(ChangeMapper):
         return child_of(delivery.get_span_context())
 
     @override
-    def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
+    def add(self, key: Key, reason: Reason, priority: Priority = LIVE, fight: Fight | None = None) -> None:
         if self._span is not None:
             reason = TracedReason.of(reason, self._span.get_span_context(), now())
-        super().add(key, reason, priority)
+        super().add(key, reason, priority, fight)

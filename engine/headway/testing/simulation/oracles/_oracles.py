@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headway.events import ControllersFight
 from headway.protobuf import REDACTED, secret_fields, secret_values
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
 from headway.steps import SUFFIX
@@ -321,7 +322,13 @@ _A_FIGHT = 6
 
 
 def fights(trace: Trace) -> list[Finding]:
-    """Check that no two controllers undo each other's changes of a resource again and again, with no other change."""
+    """Check that no two controllers undo each other's changes of a resource again and again, with no other change.
+
+    An engine tells of such a fight after some turns. A run may end sooner, or have only a few turns.
+    """
+    for event in trace.events:
+        if isinstance(event, ControllersFight) and (found := _told(event, trace)) is not None:
+            return [found]
     row: list[Committed] = []
     for each in trace.commits:
         if each.old is None or each.new is None or not each.by or _content(each.old) == _content(each.new):
@@ -339,6 +346,20 @@ def fights(trace: Trace) -> list[Finding]:
             )
             return [Finding("fight", text, (other.kind, other.key), tuple(row))]
     return []
+
+
+def _told(event: ControllersFight, trace: Trace) -> Finding | None:
+    """Return the finding of a fight that an engine has told of, or None if users are the other writer."""
+    kind, key = event.resource.type.unversioned, event.resource.key
+    row = [each for each in trace.commits if (each.kind, each.key) == (kind, key) and each.revision <= event.revision]
+    if not row or row[-1].revision != event.revision or not row[-1].by:
+        return None
+    last = row[-1].by
+    other = event.by if event.by.startswith("its own") else last
+    one = event.controller.rpartition("/")[2]
+    fields = ", ".join(map(str, event.fields))
+    text = f"{one} and {other} undo each other's changes of {named(kind, key)} again and again: {fields}"
+    return Finding("fight", text, (kind, key), tuple(row[-_A_FIGHT:]))
 
 
 def _undoes(row: Sequence[Committed], each: Committed) -> bool:
