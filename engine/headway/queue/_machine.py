@@ -208,8 +208,7 @@ class WorkQueue(QueueQueries[K, R]):
         entry.failures += 1
         following, entry.following = entry.following, None
         entry.note(reason)
-        # An interval that has ended may still be listed.
-        begin = max(self._not_before.get(key, now), now)
+        begin = max(self._not_before.get(key, now), now)  # one that has ended may still be listed
         if following is not None:
             entry.absorb(following)  # after the failure, because it is the cause of the next run
             if following.state == "ready" and begin <= now:

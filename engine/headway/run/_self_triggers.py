@@ -127,7 +127,7 @@ class SelfTriggers:
         writes: these writes by revision. While it is empty, no key has triggered itself.
         loops: those keys. While it is empty, `ended` need not be called.
         fights: the fights of the run, if they are looked for.
-        on_fight: reports a delay: its key, the fight, the seconds, and True if an own write is the reason.
+        on_fight: reports a delay: its key, the fight, the seconds, and True if only to note it.
     """
 
     def __init__(self, own: OwnWrites, fights: Fights | None = None) -> None:
@@ -150,6 +150,8 @@ class SelfTriggers:
             return self._slowed(key, fight, known, now, own=False)
         if write is None:
             if known is not None and (due := known.due_by(reason, now)) > now:
+                if known.fight is not None and key in known.fight.undone:
+                    self.on_fight(key, known.fight, due - now, True)
                 return due
             self.loops.pop(key, None)
         elif known is not None and known.fight is not None:

@@ -223,6 +223,8 @@ def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
         write = f"the write of {ref_text(it.held_write)}" if it.held_write else "a write"
         by = f" in the reconcile of {ref_text(it.held_by)}" if it.held_by else ""
         yield f"It has been held since {since}: the outcome of {write}{by} is unknown, and is being resolved."
+    elif it.state == "waiting" and it.attempt == 1:
+        yield f"It waits until {until}. Changes until then are handled together."
     elif it.state == "waiting":
         failures = f"after {it.attempt - 1} failures in a row" if it.attempt > 2 else "after a failure"
         yield f"It waits until {until} for attempt {it.attempt}, {failures}."
