@@ -166,10 +166,10 @@ class SelfTriggered(Record):
 class ControllersFight(Record):
     """A key's reconcile and another writer have undone each other's changes of a ``resource`` for ``turns`` turns.
 
-    The key is now delayed by ``delay``. Any reason that is not part of the fight ends the delay at once. ``by`` names
-    the writer of the last change, at ``revision``: a controller, another key of this one, or a caller, as far as this
-    process knows it. ``fields`` holds the first fields that alternate. Each has a ``path`` and two texts, the ``own``
-    and the ``other`` value, with secrets redacted.
+    The key is now delayed by ``delay``. A reason that is not part of the fight ends the delay at once, or within 0.1 s
+    if the fight may have caused it. ``by`` names the writer of the last change, at ``revision``: a controller, another
+    key of this one, or a caller, as far as this process knows it. ``fields`` holds the first fields that alternate.
+    Each has a ``path`` and two texts, the ``own`` and the ``other`` value, with secrets redacted.
     """
 
     controller: str
