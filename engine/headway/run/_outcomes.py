@@ -170,6 +170,8 @@ class Outcomes:
         fights = self._self_triggers.fights
         assert fights is not None
         id, now = ResourceId(self._definition.manages.name, key[2], key[0], key[1]), trio.current_time()
+        if own and (noted := self._results.not_done.get(key)) is not None and (noted.until or 0.0) >= now:
+            return
         event, text = fights.event(id, fight, seconds)
         if not own and not fights.is_told(key, seconds, now):
             self._report(event)
