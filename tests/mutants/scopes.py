@@ -168,7 +168,7 @@ SCOPE_MUTANTS = (
     Mutant(
         "a resource outside the scope is written over",
         "reconcile/_blocks.py",
-        "if current is None and cache.may_lack(wanted.id):",
+        "if force or (current is None and cache.may_lack(wanted.id)):",
         "if False:",
         _CONTROLLERS,
         "apply_never_replaces",

@@ -253,7 +253,7 @@ def test_table_of_the_guide_names_existing_events_and_fields() -> None:
             with structlog.testing.capture_logs() as logged:
                 log_report()(event(*values))
             assert bool(logged) == (name not in quiet), name
-    assert len(lines) == 36
+    assert len(lines) == 37
 
 
 async def test_failures_are_counted_by_cause(autojump_clock: MockClock) -> None:

@@ -85,6 +85,10 @@ class CachedType(Protocol[R_co]):
         """Return the id of a resource of this type."""
         ...
 
+    def name_problem(self, name: object) -> str | None:
+        """Return the problem with the name of a resource of this type, or None."""
+        ...
+
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
         """Return the problem of tenancy units for the scope, or None."""
         ...
@@ -194,6 +198,10 @@ class Projection(Generic[S]):
     def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
         """Return the id of a resource of this type."""
         return self.of.id(name, partition=partition, namespace=namespace, uid=uid)
+
+    def name_problem(self, name: object) -> str | None:
+        """Return the problem with the name of a resource of the type, or None."""
+        return self.of.name_problem(name)
 
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
         """Return the problem of tenancy units for the scope, or None."""

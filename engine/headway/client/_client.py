@@ -23,7 +23,7 @@ from headway.client._lists import in_registered_versions, in_turns, read_snapsho
 from headway.client._refusals import client_error, in_doubt
 from headway.client._unchanged import Applying, Cached, Unchanged
 from headway.client._watching import Watching, checked_read
-from headway.client._writes import Acknowledged, Allow, Writes
+from headway.client._writes import Acknowledged, Allow, Writes, stored_in
 from headway.errors import Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
@@ -213,7 +213,7 @@ class Client(Watching, Applying):
         def send(token: str) -> Awaitable[Resource[T]]:
             return self._write(resource.type, resource.message(), token)
 
-        return await create(resource, send, repeats=self._writes is None)
+        return await create(resource, send, repeats=self._writes is None and not resource.type.foreign)
 
     async def validate(self, resource: Resource[T]) -> Resource[T]:
         """Return the resource as `write` would store it, with the server's defaults, but store nothing.
@@ -294,8 +294,8 @@ class Client(Watching, Applying):
             )
             raise self._unknown(OutcomeUnknown(text))
         if self._writes is not None and (at := position(reply.position)) is not None:
-            unchanged = bool(status_key) and reply.unchanged
-            self._writes.acknowledged(Acknowledged(type, key, reply.resource, at, status_key, deleted, unchanged))
+            unchanged = not deleted and reply.unchanged
+            self._writes.acknowledged(Acknowledged(type, key, stored_in(reply), at, status_key, deleted, unchanged))
             await self._writes.wait_cached(type, at.revision)
 
     def _unknown(self, error: OutcomeUnknown) -> OutcomeUnknown:

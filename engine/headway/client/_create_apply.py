@@ -19,7 +19,6 @@ from headway.resource import (
     new_create_token,
     pb,
     same_owner,
-    uid_ending,
 )
 
 T = TypeVar("T", bound=Payload)
@@ -66,7 +65,7 @@ async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource
 
 def _check_created(resource: Resource[T], stored: Resource[T], token: str) -> None:
     """Raise NotHeadway if the server treated the creation as a plain write."""
-    if not stored.uid.endswith(uid_ending(token, resource.type.kind, stored.id.key)):
+    if not resource.type.is_created_with(token, stored):
         raise NotHeadway(
             f"the server does not support create-only writes. It has stored {stored.id}, and may have replaced an "
             "existing resource of that name; use a server of the same version as this client"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from headway.api import Channel
 from headway.client._create_apply import keep_stored, stored_already
 from headway.client._writes import Writes
 from headway.errors import Conflict, InvalidArgument, PayloadError
@@ -91,6 +92,7 @@ def _draft(wanted: Resource[Any]) -> pb.Resource:
 class Applying:
     """The part of a client that applies."""
 
+    _channel: Channel
     _writes: Writes | None
     _unchanged: Unchanged | None
 
@@ -131,6 +133,9 @@ class Applying:
             force: take over the fields of other managers instead of raising FieldConflict.
         """
         check_resource(resource)
+        if (own := resource.type.own_apply(self._channel)) is not None:
+            same: Resource[T] = await own(self, resource, fields=fields, manager=manager, force=force)
+            return same
         if fields is not None:
             from headway.fields import Applied, apply_fields
 
@@ -138,10 +143,10 @@ class Applying:
             name = manager or ("" if fence is None else fence.controller)
             cached = None if self._unchanged is None else self._unchanged.find
             return await apply_fields(self, cached, Applied(resource, fields, name, force=force))
-        if manager or force:
+        if (manager or force) and not resource.type.foreign:
             raise InvalidArgument("manager and force mean the owner of fields: pass the fields, such as ['size'], too")
-        if self._unchanged is not None and (same := await self._unchanged.find(resource)) is not None:
-            return same
+        if self._unchanged is not None and (found := await self._unchanged.find(resource)) is not None:
+            return found
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -158,6 +163,9 @@ class Applying:
         Raises Conflict if it has changed since then; AlreadyExists, which is a Conflict, if it was None.
         """
         check_resource(wanted)
+        if (own := wanted.type.own_apply(self._channel)) is not None:
+            applied: Resource[T] = await own(self, wanted, fields=None, manager="", force=False)
+            return applied
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}

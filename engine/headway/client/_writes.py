@@ -19,7 +19,7 @@ class Acknowledged(NamedTuple):
         position: the store's position in the reply.
         status_key: the key of the status, if it was a WriteStatus.
         deleted: True if it was a Delete.
-        unchanged: True if it was a WriteStatus that had nothing to change. Servers before this field do not tell.
+        unchanged: True if the write had nothing to change. Servers before this field do not tell it of a WriteStatus.
     """
 
     type: ResourceType[Any]
@@ -29,6 +29,11 @@ class Acknowledged(NamedTuple):
     status_key: str = ""
     deleted: bool = False
     unchanged: bool = False
+
+
+def stored_in(reply: Any) -> pb.Resource | None:
+    """Return the stored resource in a reply. A server may remove it at once with its last finalizer: no version."""
+    return None if reply.resource is None or not reply.resource.version else reply.resource
 
 
 class WaitsForTurn(Protocol):

@@ -99,7 +99,6 @@ class App:
         Raises:
             DeclarationError: an argument is invalid, or the name already exists. The message shows the correct form.
         """
-        self._check_closed(f"type {group}.{version}.{kind}")
         # A refused declaration must not name the class: it may be declared again under another name.
         with named_if_declared(payload):
             declared: ResourceType[T] = ResourceType(
@@ -113,8 +112,14 @@ class App:
                 max_fields=max_fields,
                 owned_fields=owned_fields,
             )
-            self.registry.register(declared)
+            self.add_type(declared)
         return declared
+
+    @check_keywords
+    def add_type(self, type: ResourceType[Any]) -> None:
+        """Register a type that another package has made, such as one of Kubernetes. Raises DeclarationError."""
+        self._check_closed(f"type {type.name}")
+        self.registry.register(type)
 
     @checked()
     def converter(

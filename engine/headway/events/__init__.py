@@ -60,6 +60,7 @@ from headway.events._server import LoopBlocked as LoopBlocked
 from headway.events._server import PeerNotNotified as PeerNotNotified
 from headway.events._server import PeerRefused as PeerRefused
 from headway.events._server import PeerStoreReplaced as PeerStoreReplaced
+from headway.events._server import ServerWarned as ServerWarned
 from headway.events._server import ShutdownBlocked as ShutdownBlocked
 from headway.events._server import StoreFailed as StoreFailed
 from headway.events._server import StoreRecovered as StoreRecovered

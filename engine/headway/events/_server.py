@@ -226,3 +226,9 @@ class ShutdownBlocked(Record):
     task: str
     stack: str
     seconds: float
+
+
+class ServerWarned(Record):
+    """A server that this process calls has warned, such as an API server of Kubernetes about an unknown field."""
+
+    text: str

@@ -124,11 +124,11 @@ class Follower:
             request = watch_request(self._type, resume_after, interval, store.known)
             async with open_watch_list(self._channel, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
-                if self._channel.knows_outcomes:
-                    # Within the process no stream lags, and a wrapper that may hold items back hides the call.
-                    if (call := getattr(items, "call", None)) is not None:
-                        call.asks = True
-                        informer.ask = partial(_ask, machine, call)
+                # A wrapper that may hold items back hides the call.
+                if (call := getattr(items, "call", None)) is not None:
+                    call.asks = True
+                    informer.ask = partial(_ask, machine, call)
+                if self._channel.knows_outcomes:  # within the process no stream lags
                     return await self._feed(machine, items, trio.CancelScope())
                 async with self._patrol.patience(machine) as patience:
                     return await self._feed(machine, items, patience)

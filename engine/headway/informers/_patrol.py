@@ -69,7 +69,8 @@ class Patrol:
             known = 0
             with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
                 known = (await self._linearizable(None)).revision
-            # A bookmark may be on its way.
+            # A bookmark may be on its way. A stream that sends one only if it is asked is asked here.
+            self._informer.reach(known)
             await trio.sleep(self._lag_limit / 2)
             # Items alone do not count as progress: a server that stands still may repeat its bookmark forever.
             if self.advances == advances and machine.frontier < known:

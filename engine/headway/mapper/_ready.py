@@ -28,7 +28,6 @@ from headway.resource import (
     Resource,
     ResourceId,
     Stored,
-    name_problem,
     pb,
     tenancy_within,
     type_name,
@@ -130,7 +129,7 @@ def _referred(given: Iterable[Any], resource: Any, target: CachedType[Any]) -> C
 
 
 def _can_exist(id: ResourceId, target: CachedType[Any]) -> bool:
-    return name_problem("name", id.name) is None and target.tenancy_problem(id.partition, id.namespace) is None
+    return target.name_problem(id.name) is None and target.tenancy_problem(id.partition, id.namespace) is None
 
 
 def _named(name: str, beside: ResourceId, target: CachedType[Any]) -> ResourceId:

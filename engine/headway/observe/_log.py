@@ -47,6 +47,7 @@ _WARNINGS = (
     events.ReconcileSlow,
     events.ShutdownBlocked,
     events.SelfTriggered,
+    events.ServerWarned,
     events.SourceFailed,
     StepUncertain,
     events.StoreFailed,

@@ -132,7 +132,7 @@ def _own(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict[str, A
         # Headway's own controllers are not in the graph of the apps.
         "own": name not in host.graph.controllers,
         "pausedSeconds": round(status.paused_seconds, 1),
-        "priming": [each for each in seen.priming if TypeName(*each["type"].split(".")) in visible.observed],
+        "priming": [each for each in seen.priming if TypeName(*each["type"].rsplit(".", 2)) in visible.observed],
     }
     if all(each.type in visible.observed for each in status.types):
         # The text of a problem names types.

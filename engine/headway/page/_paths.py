@@ -297,7 +297,7 @@ def _named(exchange: Exchange, query: Query) -> tuple[ResourceType[Any] | None, 
 
 
 def _type_name(text: str) -> TypeName:
-    parts = text.split(".")
+    parts = text.rsplit(".", 2)
     if len(parts) != 3:
         raise invalid(f"type {quoted(text)} must be group.version.Kind, such as staff.v1.Team")
     return TypeName(*parts)

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Payload)
 
 
-async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T]) -> Resource[T]:
+async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T], *, force: bool = False) -> Resource[T]:
     """Apply a resource over its cached state. One that is not in the cache of a scope may still exist."""
     if not isinstance(wanted, Resource):
         raise InvalidArgument(f"apply() expects a resource, as made by TYPE.new(name, data), not {repr_text(wanted)}")
     current = cache.get(wanted.type, wanted.id)
-    if current is None and cache.may_lack(wanted.id):
-        return await client.apply(wanted)
+    if force or (current is None and cache.may_lack(wanted.id)):
+        return await client.apply(wanted, force=force)
     return await client.apply_over(current, wanted)
 
 
@@ -111,10 +111,12 @@ class Outputs(Block, Generic[T]):
         partition: str = "",
         namespace: str = "",
         metadata: Mapping[str, str] | None = None,
+        force: bool = False,
     ) -> Coroutine[Any, Any, Resource[T]]:
         """Create or update a resource that belongs to the block's owner. Write nothing if it is already up to date.
 
-        If the type has a partition or a namespace, they default to the owner's.
+        If the type has a partition or a namespace, they default to the owner's. ``force`` is for Kubernetes: take over
+        the fields of other managers.
 
         Raises:
             Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is
@@ -131,13 +133,15 @@ class Outputs(Block, Generic[T]):
         key = wanted.id.key if cached is None else (*units, name)
         self._check_alike(key, wanted, dict(metadata or {}))
         self._begun.append(name)
-        return self._apply(wanted, key, unchanged=cached is not None)
+        return self._apply(wanted, key, unchanged=cached is not None, force=force)
 
     def _unchanged(
         self, name: str, data: T, partition: str, namespace: str, metadata: Mapping[str, str] | None
     ) -> Resource[T] | None:
         """Return the cached resource if it is as it should be. Most outputs are, so this makes no new messages."""
         if not (type(name) is type(partition) is type(namespace) is str) or data is None:
+            return None
+        if self._type.foreign:
             return None
         cached = self._cache.get(self._type, ResourceId(self._type.name, name, partition, namespace))
         if cached is None or not isinstance(metadata, Mapping | None):
@@ -159,7 +163,7 @@ class Outputs(Block, Generic[T]):
                 "name, merge what they want before, or give each a name of its own, such as f'{owner.name}-{source}'"
             )
 
-    async def _apply(self, wanted: Resource[T], key: Key, *, unchanged: bool) -> Resource[T]:
+    async def _apply(self, wanted: Resource[T], key: Key, *, unchanged: bool, force: bool) -> Resource[T]:
         self._wanted.add(key)
         try:
             if unchanged:
@@ -171,7 +175,7 @@ class Outputs(Block, Generic[T]):
                 }
                 of = {"partition": key[0], "namespace": key[1]}
                 wanted = self._type.new(key[2], wanted.data, **of, owner=self._owner_id, metadata=own)
-            return await apply_over_cache(self._cache, self._client, wanted)
+            return await apply_over_cache(self._cache, self._client, wanted, force=force)
         except BaseException:
             # The block may apply something else instead.
             self._applied.pop(key, None)

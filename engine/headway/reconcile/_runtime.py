@@ -136,15 +136,17 @@ class Runtime:
         resource: Resource[T] | None = self.cache.get(type, request.id)
         return resource
 
-    async def apply(self, resource: Resource[T]) -> Resource[T]:
+    async def apply(self, resource: Resource[T], *, force: bool = False) -> Resource[T]:
         """Like ``client.apply``, but compare with the cache, so that no call is made if nothing differs.
+
+        ``force`` is for Kubernetes: take over the fields of other managers.
 
         Raises:
             Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is
                 reconciled again.
             NotWatched: the type is not cached.
         """
-        return await apply_over_cache(self.cache, self.client, resource)
+        return await apply_over_cache(self.cache, self.client, resource, force=force)
 
     def outputs(self, type: ResourceType[T], *, owner: Resource[Any]) -> Outputs[T]:
         """``async with rt.outputs(ACCOUNT, owner=team) as wanted: await wanted.apply("ada", Account(...))``

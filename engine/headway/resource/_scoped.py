@@ -64,6 +64,10 @@ class ScopedType(Generic[T]):
             uid=uid,
         )
 
+    def name_problem(self, name: object) -> str | None:
+        """Return the problem with the name of a resource of the type, or None."""
+        return self.of.name_problem(name)
+
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
         """Return the problem of tenancy units for the type's scope, or None."""
         return self.of.tenancy_problem(partition, namespace)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import betterproto2
@@ -26,6 +26,7 @@ from headway.resource._ids import (
     tenancy_within,
     type_name,
     type_problem,
+    uid_ending,
 )
 from headway.resource._resource import Resource, check_fields
 from headway.resource._scoped import ScopedType
@@ -79,7 +80,9 @@ class ResourceType(Generic[T]):
         owned_fields: bool = False,
     ) -> None:
         problem = (
-            type_problem(group, version, kind) or _payload_problem(payload) or columns_problem(payload, columns or {})
+            self.type_problem(group, version, kind)
+            or _payload_problem(payload)
+            or columns_problem(payload, columns or {})
         )
         if problem:
             raise DeclarationError(f"type {group}.{version}.{kind}: {problem}")
@@ -103,8 +106,28 @@ class ResourceType(Generic[T]):
         # Scopes are compared by identity, as types are.
         self._scopes: WeakValueDictionary[Within, ScopedType[T]] = WeakValueDictionary()
 
+    foreign: ClassVar[bool] = False
+    """True for the types of another system, which may store more than what was applied."""
+
+    @staticmethod
+    def own_apply(channel: object) -> Callable[..., Awaitable[Any]] | None:  # noqa: ARG004  # see `KubernetesType`
+        """Return the apply of another system, if the channel leads to it."""
+        return None
+
     def __repr__(self) -> str:
         return f"<ResourceType {self.name}>"
+
+    def type_problem(self, group: str, version: str, kind: str) -> str | None:
+        """Return the problem with the name of the type, or None. Another system's types have its rules."""
+        return type_problem(group, version, kind)
+
+    def name_problem(self, name: object) -> str | None:
+        """Return the problem with the name of a resource of this type, or None."""
+        return name_problem("name", name)
+
+    def is_created_with(self, token: str, stored: Resource[T]) -> bool:
+        """Return True if a server that knows creations has created the resource with this token."""
+        return stored.uid.endswith(uid_ending(token, self.kind, stored.id.key))
 
     def check_payload(self, data: object) -> None:
         """Raise InvalidArgument, which names both classes, if ``data`` is not a payload of this type."""
@@ -128,7 +151,7 @@ class ResourceType(Generic[T]):
         """Return the complete tenancy units of a resource. Refuse them, or its name, if they are invalid."""
         default_partition, default_namespace = self.default_units
         partition, namespace = partition or default_partition, namespace or default_namespace
-        problem = name_problem("name", name) or self.tenancy_problem(partition, namespace)
+        problem = self.name_problem(name) or self.tenancy_problem(partition, namespace)
         if problem:
             raise InvalidArgument(f"{self.name}: {problem}")
         return partition, namespace
@@ -173,7 +196,7 @@ class ResourceType(Generic[T]):
         given = reference.tenancy or pb.Tenancy()
         parent = ("", "") if within is None else (within.partition, within.namespace)
         partition, namespace = tenancy_within(self.scope, (given.partition, given.namespace), parent)
-        problem = name_problem("name", reference.name) or self.tenancy_problem(partition, namespace)
+        problem = self.name_problem(reference.name) or self.tenancy_problem(partition, namespace)
         if problem:
             raise InvalidArgument(f"reference to {self.name}: {problem}")
         reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)

@@ -194,16 +194,18 @@ class RunCaches:
         """Return the deletions after a revision, up to a revision for each type, as far as the history has them."""
         since = start._replace(revision=after)
         found: Deletions = {}
-        for type in self._definition.types:
-            up_to = until[type.name]
-            if up_to > since.revision:
-                deleted = await deletions_since(
-                    self._channel, type, since, up_to, self._report, self._definition.full_name
-                )
-                if deleted is not None:
-                    self._report_illegible(type, since.revision, deleted)
-                    held = self.informers.informer_for(type).cached_form
-                    found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
+
+        async def read(type: CachedType[Any], up_to: int) -> None:
+            deleted = await deletions_since(self._channel, type, since, up_to, self._report, self._definition.full_name)
+            if deleted is not None:
+                self._report_illegible(type, since.revision, deleted)
+                held = self.informers.informer_for(type).cached_form
+                found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
+
+        async with trio.open_nursery() as nursery:
+            for type in self._definition.types:
+                if (up_to := until[type.name]) > since.revision:
+                    nursery.start_soon(read, type, up_to, name=f"reading deletions of {type.name}")
         return found
 
     def _report_illegible(self, type: CachedType[Any], after: int, deleted: list[Applied]) -> None:

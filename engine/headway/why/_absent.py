@@ -276,7 +276,7 @@ def _app_of(name: str) -> str:
 
 
 def _kind(record: Resource[ControllerRecord]) -> Kind | None:
-    parts = record.data.manages.split(".")
+    parts = record.data.manages.rsplit(".", 2)
     return TypeName(*parts).unversioned if len(parts) == 3 else None
 
 

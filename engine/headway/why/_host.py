@@ -333,7 +333,7 @@ class ObserveHost:
     def names(self, types: Collection[str] | None = None) -> list[str]:
         """Return the names of the controllers of these types, or of all, that the server knows."""
         known = self.kinds() | {each.controller: each.manages.unversioned for each in self.absent}
-        kinds = None if types is None else {TypeName(*each.split(".")).unversioned for each in types}
+        kinds = None if types is None else {TypeName(*each.rsplit(".", 2)).unversioned for each in types}
         return sorted(name for name, kind in known.items() if kinds is None or kind in kinds)
 
     def running(self) -> dict[str, tuple[str, Kind]]:

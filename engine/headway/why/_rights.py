@@ -103,5 +103,5 @@ class AttendingRights:
 
 
 def _name(type: str) -> TypeName | None:
-    parts = type.split(".")
+    parts = type.rsplit(".", 2)
     return TypeName(*parts) if len(parts) == 3 else None

@@ -20,7 +20,7 @@ def kind_of(ref: Ref) -> str:
 
 def id_of(ref: Ref) -> ResourceId:
     """Return the reference as an id, without uid."""
-    group, version, kind = ref.type.split(".")
+    group, version, kind = ref.type.rsplit(".", 2)
     return ResourceId(TypeName(group, version, kind), ref.name, ref.partition, ref.namespace)
 
 

@@ -594,8 +594,18 @@ default_message_pool.register_message("headway.resource.v1", "WriteRequest", Wri
 @dataclass(eq=False, repr=False)
 class WriteResponse(betterproto2.Message):
     resource: "Resource | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Without a version, it is no longer stored: the write has removed its last
+    finalizer, and a server that removes it at once has done so.
+    """
 
     position: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
+
+    unchanged: "bool" = betterproto2.field(101, betterproto2.TYPE_BOOL)
+    """
+    The stored resource was equal, so nothing was committed. A server of Headway
+    commits each Write.
+    """
 
 
 default_message_pool.register_message("headway.resource.v1", "WriteResponse", WriteResponse)
