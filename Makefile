@@ -12,6 +12,10 @@ ONLY ?=
 STORE ?=
 
 ETCD := .venv/etcd/etcd
+KUBE := .venv/kube/kube-apiserver
+# It takes minutes of processor time, so every checkout of one user shares the one of a version.
+KUBE_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway
+KUBE_KEY = kube-apiserver-$(shell cat tests/kubernetes/main.go tests/kubernetes/go.sum | sha256sum | cut -c1-16)
 GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
@@ -25,7 +29,7 @@ NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove soak world runs mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go any-node schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +63,9 @@ browser: .venv/ready ## the live page in the Chromium of the system (PICTURES=1:
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
 	  $(BIN)/pytest tests/cluster -m cluster -o stacks_after=0
+
+test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go
+	$(BIN)/pytest -n 2 --dist loadscope -m kube --timeout 180 -o stacks_after=0 tests/kubernetes
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 
@@ -146,6 +153,21 @@ any-etcd:
 	elif command -v go >/dev/null; then \
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
+
+kube: $(KUBE) ## the real Kubernetes API server for the tests, of the version in tests/kubernetes/go.mod; needs Go, takes minutes once
+
+$(KUBE): tests/kubernetes/main.go tests/kubernetes/go.mod tests/kubernetes/go.sum
+	@mkdir -p $(@D) $(KUBE_CACHE)
+	@if [ ! -x $(KUBE_CACHE)/$(KUBE_KEY) ]; then \
+	  echo 'building the Kubernetes API server for the tests, which takes minutes once'; \
+	  cd tests/kubernetes && go build -trimpath -ldflags='-s -w' -o $(KUBE_CACHE)/$(KUBE_KEY) . ; fi
+	@cp $(KUBE_CACHE)/$(KUBE_KEY) $@
+
+# Without Go, or its modules, the tests that need an API server are skipped.
+any-kube:
+	@if command -v go >/dev/null; then \
+	  timeout 1800 $(MAKE) -s kube || echo '`make kube` failed: the tests that need a Kubernetes API server are skipped' >&2; \
+	else echo 'no Go: the tests that need a Kubernetes API server are skipped' >&2; fi
 
 go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) $(GO_SERVER) $(GO_ETCD) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 

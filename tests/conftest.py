@@ -17,6 +17,7 @@ from headway.base import _reports
 from headway.engine import _running
 from tests.helpers import stacks
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
+from tests.helpers.kube_server import NO_KUBE
 
 # The check `too_slow` measures the wall clock, so that a busy machine fails it. Each profile names this parent: without
 # one it would inherit what the active profile has, which is `default` from its registration on.
@@ -70,7 +71,7 @@ CLAUSES = [f"C{number}" for number in range(1, 12)]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep wide tests and those of a browser out of the default run, and refuse a mark that has no effect."""
+    """Keep wide tests and those of other programs out of the default run, and refuse a mark that has no effect."""
     if piece := config.getoption("--piece"):
         seed, pieces = map(int, piece.split("/"))
         # By the name, so that each process of a run selects the same tests.
@@ -78,7 +79,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left_out)]
         config.hook.pytest_deselected(items=left_out)
     for item in items:
-        if item.get_closest_marker("wide") or item.get_closest_marker("browser"):
+        if not {"kube", "own_kube", "fresh_kube"}.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("kube")
+        if any(item.get_closest_marker(name) for name in ("wide", "browser", "kube")):
             item.add_marker("deep")
         marked = {name for mark in item.iter_markers("usefixtures") for name in mark.args}
         if marked & {"autojump_clock", "mock_clock"}:
@@ -138,7 +141,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of steps of the world, and a section about tests that were skipped for want of an etcd."""
+    """Print the number of steps of the world, and sections about tests that were skipped for want of a server."""
     for report in (each for reports in terminalreporter.stats.values() for each in reports):
         steps = dict(getattr(report, "user_properties", ())).get("steps without a violation")
         if steps and report.when == "teardown":
@@ -146,7 +149,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             said = "before a violation" if report.nodeid in failed else "run without a violation"
             looks = ", ".join(f"{each} {steps[each]}" for each in CLAUSES if each in steps)
             terminalreporter.line(f"{steps['steps']} steps {said} in {steps['worlds']} worlds ({looks} looks)")
-    missed = [each for each in terminalreporter.stats.get("skipped", ()) if NO_ETCD in str(each.longrepr)]
-    if missed:
-        terminalreporter.section("NOT TESTED AGAINST ETCD", red=True, bold=True)
-        terminalreporter.line(f"{len(missed)} tests were skipped: {NO_ETCD}", red=True, bold=True)
+    skipped = [str(each.longrepr) for each in terminalreporter.stats.get("skipped", ())]
+    for reason, server in ((NO_ETCD, "ETCD"), (NO_KUBE, "KUBERNETES")):
+        if missed := sum(reason in each for each in skipped):
+            terminalreporter.section(f"NOT TESTED AGAINST {server}", red=True, bold=True)
+            terminalreporter.line(f"{missed} tests were skipped: {reason}", red=True, bold=True)

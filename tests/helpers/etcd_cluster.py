@@ -13,8 +13,9 @@ from typing import Any
 import httpx
 import trio
 
-from tests.helpers.etcd_server import START, EtcdBinary, EtcdMember, free_ports
+from tests.helpers.etcd_server import EtcdBinary, EtcdMember, free_ports
 from tests.helpers.loopback_wires import OUTSIDE, Wires
+from tests.helpers.server_process import START
 
 NAMES = ("alpha", "beta", "gamma")
 

