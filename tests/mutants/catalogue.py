@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.clusters import CLUSTER_MUTANTS
 from tests.mutants.fetches import FETCH_MUTANTS
 from tests.mutants.fields import FIELD_MUTANTS
+from tests.mutants.kubernetes_types import KUBERNETES_TYPE_MUTANTS
 from tests.mutants.limits import LIMIT_MUTANTS
 from tests.mutants.logins import LOGIN_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
@@ -553,6 +554,7 @@ MUTANTS = (
     *LOGIN_MUTANTS,
     *FIELD_MUTANTS,
     *PAUSE_MUTANTS,
+    *KUBERNETES_TYPE_MUTANTS,
     *LIMIT_MUTANTS,
     *QUOTA_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
