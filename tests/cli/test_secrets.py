@@ -206,7 +206,21 @@ SHOWN: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 FOLLOWED = {"watch": tuple(("watch", "vault", "-o", form) for form in ("table", "yaml", "json"))}
 # These print neither a resource nor a text that a program could have written.
-WITHOUT = {"completion", "graph", "leases", "new", "pause", "resume", "peer", "quota", "serve", "work", "token", "top"}
+WITHOUT = {
+    "completion",
+    "graph",
+    "kubernetes",
+    "leases",
+    "new",
+    "pause",
+    "resume",
+    "peer",
+    "quota",
+    "serve",
+    "work",
+    "token",
+    "top",
+}
 # A backup and a copy are the store itself, with everything in it.
 STORES = {"backup", "restore", "store"}
 

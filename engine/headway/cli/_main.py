@@ -40,6 +40,11 @@ _COMMANDS = {
     ),
     "get": ("_resources", "get", "Show one resource."),
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
+    "kubernetes": (
+        "_kubernetes",
+        "kubernetes",
+        "Run the controllers of APP on a Kubernetes cluster, and print the CRDs and the rights that it needs.",
+    ),
     "leases": (
         "_leases",
         "leases",

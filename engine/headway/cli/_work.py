@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from ssl import SSLContext
 
 import click
 import trio
@@ -18,9 +18,10 @@ from headway.cli._reload import hangups, held_hangups, reload_at_hangups
 from headway.cli._running import fail_to_serve, run
 from headway.cli._target import Target
 from headway.controller import App
-from headway.engine import Timing, open_workers
+from headway.engine import Engine, Timing, open_workers
 from headway.errors import DeclarationError, InvalidArgument
-from headway.rpc import Token, addresses
+from headway.events import Report
+from headway.rpc import addresses
 
 
 @click.command()
@@ -55,11 +56,28 @@ def work(target: Target, app: str, server: str | None, options: ProcessOptions, 
     options.check_pages()
     # Here the options are still checked: a wrong path is wrong usage.
     tls, token = target.context(), target.token
-    working = partial(_work, target, tls, token, _apps_with_work(app), options, lease_ttl)
+    apps = apps_with_work(app)
+
+    def opened(report: Report) -> AbstractAsyncContextManager[Engine]:
+        return open_workers(
+            target.server,
+            *apps,
+            process=options.process,
+            token=token,
+            tls=tls,
+            insecure=target.insecure,
+            timeout=target.timeout,
+            report=report,
+            timing=Timing(lease_ttl=lease_ttl, hard_exit=options.hard_exit),
+            gc_freeze=options.gc_freeze,
+            journal=options.journal,
+        )
+
+    working = partial(work_for, target.server, opened, options)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
-def _apps_with_work(reference: str) -> Sequence[App]:
+def apps_with_work(reference: str) -> Sequence[App]:
     """Return the apps at ``module:attribute``. Raises Usage if none of them has a controller."""
     apps = apps_at(reference)
     if not any(each.controllers for each in apps):
@@ -71,36 +89,20 @@ def _apps_with_work(reference: str) -> Sequence[App]:
     return apps
 
 
-async def _work(
-    target: Target,
-    tls: SSLContext | None,
-    token: Token,
-    apps: Sequence[App],
-    options: ProcessOptions,
-    lease_ttl: float,
+async def work_for(
+    what: str, opened: Callable[[Report], AbstractAsyncContextManager[Engine]], options: ProcessOptions
 ) -> None:
+    """Run the controllers that ``opened`` opens, for a server or a cluster, until the process is told to stop."""
     report, metrics = options.report()
     try:
         async with (
             hangups() as signals,
-            open_workers(
-                target.server,
-                *apps,
-                process=options.process,
-                token=token,
-                tls=tls,
-                insecure=target.insecure,
-                timeout=target.timeout,
-                report=report,
-                timing=Timing(lease_ttl=lease_ttl, hard_exit=options.hard_exit),
-                gc_freeze=options.gc_freeze,
-                journal=options.journal,
-            ) as workers,
+            opened(report) as workers,
             trio.open_nursery() as nursery,
             options.open_pages(workers, metrics) as pages,
         ):
             nursery.start_soon(reload_at_hangups, signals, {}, options.log)
-            announce(options.log, f"working for {target.server} as {options.process}")
+            announce(options.log, f"working for {what} as {options.process}")
             if pages is not None:
                 announce(options.log, pages)
             await trio.sleep_forever()

@@ -1,0 +1,122 @@
+"""The commands `headway kubernetes`: what a program needs in a cluster, and its run there."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import IO
+
+import click
+import yaml
+
+from headway.cli._exits import Exit, Usage
+from headway.cli._named import apps_at
+from headway.cli._process_options import ProcessOptions, process_options
+from headway.cli._reload import held_hangups
+from headway.cli._running import run
+from headway.cli._work import apps_with_work, work_for
+from headway.engine import Engine, Timing
+from headway.errors import DeclarationError
+from headway.events import Report
+from headway.kubernetes import crds, diff, open_cluster, rights, yaml_of
+
+_NONE = "declares no custom resource: use headway.kubernetes.resource(app, ...)"
+
+
+@click.group()
+def kubernetes() -> None:
+    """Run the controllers of APP on a Kubernetes cluster, and print the CRDs and the rights that it needs."""
+
+
+@kubernetes.command("run")
+@click.argument("app")
+@click.option("--kubeconfig", metavar="FILE", help="Where the cluster is. By default as kubectl finds it, or the Pod.")
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig. By default its current one.")
+@click.option("--namespace", help="The namespace of the leases. By default that of the Pod, or of the context.")
+@process_options("A unique name. By default it is the host's name and some random digits.")
+@held_hangups()
+def run_(app: str, kubeconfig: str | None, context: str | None, namespace: str | None, options: ProcessOptions) -> None:
+    """Run the controllers of APP (module:attribute) on the objects of a cluster.
+
+    Any number of processes may do so; the placement of a controller decides which of them run it.
+
+    Stop it with Ctrl-C.
+    """
+    options = options._replace(process=options.name())
+    options.check_pages()
+    apps = apps_with_work(app)
+
+    def opened(report: Report) -> AbstractAsyncContextManager[Engine]:
+        return open_cluster(
+            *apps,
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=namespace,
+            process=options.process,
+            report=report,
+            timing=Timing(hard_exit=options.hard_exit),
+            gc_freeze=options.gc_freeze,
+            journal=options.journal,
+        )
+
+    working = partial(work_for, "the cluster", opened, options)
+    run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
+
+
+@kubernetes.command()
+@click.argument("app")
+def crd(app: str) -> None:
+    """Print the CustomResourceDefinitions of APP (module:attribute), for `kubectl apply -f -`."""
+    try:
+        found = crds(*apps_at(app))
+    except DeclarationError as error:
+        raise Usage(str(error)) from error
+    if not found:
+        raise Usage(f"{app} {_NONE}")
+    click.echo(yaml_of(found), nl=False)
+
+
+@kubernetes.command()
+@click.argument("app")
+@click.option("--name", help="The name of the documents. By default it is that of the app.")
+@click.option("--namespace", default="default", show_default=True, help="The namespace in which the program runs.")
+@click.option("--only-namespace", is_flag=True, help="The program works on the objects of its namespace alone.")
+def rbac(app: str, name: str | None, namespace: str, only_namespace: bool) -> None:
+    """Print the service account of APP (module:attribute), and the roles with the rights that it needs."""
+    apps = apps_at(app)
+    program = name or apps[0].name
+    try:
+        found = rights(*apps, program=program, namespace=namespace, only_namespace=only_namespace)
+    except DeclarationError as error:
+        raise Usage(str(error)) from error
+    click.echo(yaml_of(found), nl=False)
+
+
+@kubernetes.command("diff")
+@click.argument("old", type=click.File())
+@click.argument("app")
+def diff_(old: IO[str], app: str) -> None:
+    """Say what of a change the cluster would refuse, or what would lose data.
+
+    OLD is a file with the present CustomResourceDefinitions, best as the cluster has them: `kubectl get crd -o yaml`.
+    The new ones are those of APP. The command exits with 7 if it found something.
+    """
+    try:
+        read = [each for each in yaml.safe_load_all(old) if each]
+    except yaml.YAMLError as error:
+        raise Usage(f"{old.name} is not YAML: {error}") from error
+    listed = [item for each in read for item in (each.get("items") or [each])]
+    before = {each["metadata"]["name"]: each for each in listed if each.get("kind") == "CustomResourceDefinition"}
+    if not before:
+        raise Usage(f"{old.name} has no CustomResourceDefinition: kubectl get crd -o yaml > {old.name}")
+    problems = [
+        f"{name}: {sentence}"
+        for each in crds(*apps_at(app))
+        if (name := each["metadata"]["name"]) in before
+        for sentence in diff(before[name], each)
+    ]
+    for problem in problems:
+        click.echo(problem)
+    if problems:
+        sys.exit(Exit.DIFFERENT)

@@ -1,0 +1,60 @@
+"""The documents that a person applies before a program runs: its CRDs and its rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headway.controller import App
+from headway.engine import combine_apps
+from headway.kubernetes._crd import Document, Names, Use, Version, crd_of, rbac_of
+from headway.kubernetes._types import CORE, KubernetesType
+from headway.resource import Scope
+
+
+def crds(*apps: App) -> list[Document]:
+    """Return the CustomResourceDefinitions of the custom resources of some apps, in order of their names.
+
+    Raises DeclarationError if the versions of a kind do not fit together.
+    """
+    found: dict[tuple[str, str], tuple[Names, list[Version]]] = {}
+    for type in _types(apps):
+        if type.crd is not None:
+            names, version = type.crd
+            found.setdefault(type.kind, (names, []))[1].append(version)
+    return [crd_of(*found[kind]) for kind in sorted(found)]
+
+
+def rights(*apps: App, program: str, namespace: str, only_namespace: bool = False) -> list[Document]:
+    """Return the service account of a program, its roles and their bindings.
+
+    A controller that does not declare what it ``writes`` may write every type that it watches.
+
+    Args:
+        program: the name of the documents.
+        namespace: where the program runs, and has its leases.
+        only_namespace: True if it works on the objects of this namespace alone.
+
+    Raises DeclarationError if the apps do not fit together, or use a type without namespaces in one alone.
+    """
+    _, definitions = combine_apps(apps)
+    managed, written = set[Any](), set[Any]()
+    for each in definitions.values():
+        managed.add(each.manages.name)
+        written.update(type.name for type in (each.types if each.writes is None else each.writes))
+    uses = [
+        Use(
+            "" if type.name.group == CORE else type.name.group,
+            type.plural,
+            manages=type.name in managed,
+            writes=type.name in written,
+            cluster_scoped=type.scope is Scope.CLUSTER,
+        )
+        for type in _types(apps)
+    ]
+    return rbac_of(program, uses, namespace=namespace, only_namespace=only_namespace)
+
+
+def _types(apps: Sequence[App]) -> Iterator[KubernetesType[Any]]:
+    registry, _ = combine_apps(apps)
+    return (each for each in registry if isinstance(each, KubernetesType))

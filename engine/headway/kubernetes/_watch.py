@@ -1,0 +1,434 @@
+"""The stream of a type: a snapshot of its objects, their changes, and bookmarks on demand.
+
+A server sends a bookmark once a minute. Who waits until the stream is complete up to a revision cannot wait that long,
+so the stream asks (`_barrier`): a consistent list says up to which revision the type must be known and, while it is
+small, which objects there are at it. If the open watch has delivered these, the stream is complete up to there. For a
+longer list, a second watch from the same place on ends soon, and a server sends a bookmark before it ends a watch.
+
+Invariants:
+- What is delivered is complete up to the frontier, and in order.
+- No change is lost. One that comes late, at or below the frontier, is of an object that was created and deleted within
+  one barrier. It is delivered with the first change after it, so that it is mapped, and then no state is undone by it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import trio
+
+from headway.api import of_call
+from headway.base import retry_delay
+from headway.errors import (
+    FailedPrecondition,
+    HeadwayError,
+    HistoryCompacted,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    RateLimited,
+    StoreChanged,
+    Unauthenticated,
+)
+from headway.kubernetes._errors import ApiStatus, Request, refused_by
+from headway.kubernetes._http import ApiServer
+from headway.kubernetes._objects import PARTITION, revision_of
+from headway.kubernetes._types import KubernetesType
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    Within,
+    pb,
+    resource_key,
+)
+
+SMALL = 500
+"""The number of objects up to which a list of them all is cheaper than to wait for a bookmark."""
+
+_CHUNK = 500
+_QUEUE = 64
+_LASTS = (300, 600)
+"""The seconds after which a server ends a watch, at random, so that not all watches begin anew at once."""
+
+_SIDE_SECONDS = 3
+"""The shortest end of a watch before which a server sends a bookmark, which it does two seconds earlier."""
+
+_PATIENCE = 2.0
+_SHORT = 0.5
+"""A server that ends a watch sooner is asked again after a delay, in seconds."""
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""The type of an answer that has of each object only its metadata."""
+
+_END = "k8s.io/initial-events-end"
+
+
+class Watched:
+    """What a watch has asked for: a type within a namespace, by names and labels.
+
+    Attributes:
+        path: the path of the collection.
+        params: the parameters that select a part of it.
+    """
+
+    def __init__(self, type: KubernetesType[Any], range: Within) -> None:
+        self.type = type
+        self.range = range
+        self.path = type.path("" if range.namespace == "*" else range.namespace)
+        labels = [f"{key}={value}" for key, value in range.metadata]
+        for key, _ in range.metadata:
+            if ":" in key:
+                raise InvalidArgument(f"{type.name}.within: {key!r} is no label, and a cluster selects by labels alone")
+        self.params: Mapping[str, str] = {"labelSelector": ",".join(labels)} if labels else {}
+
+    def key_of(self, meta: Mapping[str, Any]) -> Key:
+        """Return the key of an object."""
+        namespace = meta.get("namespace", "")
+        return (PARTITION if namespace else "", namespace, meta["name"])
+
+
+class TypeWatch:
+    """One stream. `items` opens it.
+
+    Args:
+        made: makes a resource of an object, given whether it was deleted.
+        store_id: the id of the cluster.
+        resume: the revision after which it begins; None for a snapshot.
+        before: the last stream of the same objects, which this one may continue; None if there was none.
+
+    Attributes:
+        delivered: the objects that it has delivered and that exist.
+        frontier: the revision up to which it is complete; 0 before the end of the snapshot.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        watched: Watched,
+        made: Callable[[dict[str, Any], bool], pb.Resource],
+        store_id: str,
+        *,
+        resume: int | None = None,
+        before: TypeWatch | None = None,
+    ) -> None:
+        self._server = server
+        self._watched = watched
+        self._type = watched.type
+        self._made = made
+        self._store_id = store_id
+        self._resume = resume
+        self.delivered: dict[Key, pb.Resource] = {}
+        self.frontier = resume or 0
+        # True if `delivered` has all objects that exist at the frontier.
+        self._whole = resume is None
+        # How far the open watch is. Revisions above it that a second watch has delivered, and late changes.
+        self._main = self.frontier
+        self._seen: set[int] = set()
+        self._late: list[Change] = []
+        if before is not None and before.frontier == resume:
+            # It goes on where the last one stood, which may be below the frontier.
+            self.delivered, self._whole = before.delivered, before._whole
+            self._main, self._seen, self._late = before._main, before._seen, before._late
+        self._chunk: list[pb.Resource] = []
+        self._wanted = 0
+        self._asked = trio.Event()
+        self._progress = trio.Event()
+        self._send, self._receive = trio.open_memory_channel[StreamItem | HeadwayError](_QUEUE)
+
+    @asynccontextmanager
+    async def items(self) -> AsyncIterator[AsyncIterator[StreamItem]]:
+        """Open the stream for a block."""
+        raised: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run, self._follow, name=f"watching {self._type.name}")
+            nursery.start_soon(self._run, self._answer, name=f"barriers of {self._type.name}")
+            try:
+                yield self
+            except Exception as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
+                raised = error
+            nursery.cancel_scope.cancel()
+        if raised is not None:
+            raise raised
+
+    def __aiter__(self) -> AsyncIterator[StreamItem]:
+        return self
+
+    async def __anext__(self) -> StreamItem:
+        item = await self._receive.receive()
+        if isinstance(item, HeadwayError):
+            raise item
+        return item
+
+    async def _run(self, task: Any) -> None:
+        try:
+            await task()
+        except HeadwayError as error:
+            await self._send.send(error)
+
+    async def ask_now(self) -> None:
+        """Let the stream become complete up to the current revision soon."""
+        self.ask(await self.position())
+
+    def ask(self, wanted: int) -> None:
+        """Let the stream become complete up to a revision soon. It sends a bookmark then."""
+        if wanted > max(self.frontier, self._wanted):
+            self._wanted = wanted
+            self._asked.set()
+
+    # The open watch.
+
+    async def _follow(self) -> None:
+        if self._resume is None:
+            await self._snapshot_and_follow()
+        else:
+            await self._check_history()
+            await self._send.send(Bookmark(self._position(self.frontier), resumed=True))
+        short = 0
+        while True:
+            # A server ends each watch after some minutes. Meanwhile it may have been restarted on older data.
+            began = trio.current_time()
+            async with self._open(self._main) as events:
+                async for kind, object in events:
+                    await self._take(kind, object)
+            short = short + 1 if trio.current_time() - began < _SHORT else 0
+            await trio.sleep(retry_delay(short - 1) if short else 0)
+            await self._check_history()
+
+    async def _check_history(self) -> None:
+        """Raise StoreChanged if the cluster's data are older than what was delivered: it would send nothing then."""
+        here = await self.position()
+        if here < self.frontier:
+            raise of_call(
+                StoreChanged(f"{self._type.name} is at {here}, but its changes up to {self.frontier} were delivered")
+            )
+
+    async def position(self) -> int:
+        """Return the revision of a consistent read of the type."""
+        found = await self._server.call(
+            "GET", self._watched.path, params={**self._watched.params, "limit": "1"}, accept=METADATA_LIST
+        )
+        return revision_of(found["metadata"].get("resourceVersion"))
+
+    async def _snapshot_and_follow(self) -> None:
+        try:
+            async with self._open(None) as events:
+                async for kind, object in events:
+                    if await self._snapshot(kind, object):
+                        self._main = self.frontier
+                        async for kind, object in events:  # the same stream goes on
+                            await self._take(kind, object)
+                        return
+            raise of_call(HistoryCompacted(f"the snapshot of {self._type.name} ended before its end"))
+        except (HistoryCompacted, NotFound, PermissionDenied, RateLimited, Unauthenticated):
+            raise
+        except HeadwayError:
+            if self.frontier:
+                raise
+            # The server has no streamed lists, or says why it does not answer.
+            self.delivered.clear()
+            self._chunk.clear()
+            await self._list()
+
+    async def _snapshot(self, kind: str, object: dict[str, Any]) -> bool:
+        if kind == "BOOKMARK":
+            meta = object["metadata"]
+            if (meta.get("annotations") or {}).get(_END) != "true":
+                return False
+            await self._end_snapshot(revision_of(meta["resourceVersion"]))
+            return True
+        if kind == "DELETED":
+            name = object["metadata"]["name"]
+            raise of_call(HistoryCompacted(f"{self._type.name} {name} was deleted within the snapshot: begin it anew"))
+        await self._gather(object)
+        return False
+
+    async def _gather(self, object: dict[str, Any]) -> None:
+        resource = self._resource(object)
+        if resource is not None:
+            self._chunk.append(resource)
+            self.delivered[resource_key(resource)] = resource
+            if len(self._chunk) >= _CHUNK:
+                chunk, self._chunk = self._chunk, []
+                await self._send.send(SnapshotChunk(chunk))
+
+    async def _end_snapshot(self, revision: int) -> None:
+        if self._chunk:
+            await self._send.send(SnapshotChunk(self._chunk))
+            self._chunk = []
+        self.frontier = revision
+        await self._send.send(EndOfSnapshot(self._position(revision)))
+        self._moved()
+
+    async def _list(self) -> None:
+        """Send a snapshot from a server without streamed lists."""
+        page: dict[str, str] = {}
+        while True:
+            found = await self._server.call(
+                "GET", self._watched.path, params={**self._watched.params, "limit": str(_CHUNK), **page}
+            )
+            for object in found.get("items") or ():
+                await self._gather(object)
+            page = {"continue": found["metadata"].get("continue", "")}
+            if not page["continue"]:
+                break
+        self._main = revision_of(found["metadata"].get("resourceVersion"))
+        await self._end_snapshot(self._main)
+
+    @asynccontextmanager
+    async def _open(
+        self, after: int | None, seconds: int = 0
+    ) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
+        """Open a watch after a revision, or with a snapshot, and yield its events."""
+        begin = (
+            {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+            if after is None
+            else {"resourceVersion": str(after)}
+        )
+        params = {
+            **self._watched.params,
+            **begin,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds or random.randint(*_LASTS)),  # no secret
+        }
+        path = self._watched.path
+        async with self._server.watch(path, params) as lines, aclosing(_events(lines, path)) as events:
+            yield events
+
+    async def _take(self, kind: str, object: dict[str, Any]) -> None:
+        """Deliver an event of the open watch."""
+        revision = revision_of(object["metadata"].get("resourceVersion"))
+        self._main = max(self._main, revision)
+        if kind == "BOOKMARK":
+            self._seen = {each for each in self._seen if each > revision}
+            await self._reach(revision)
+        elif revision in self._seen:
+            self._seen.discard(revision)
+        else:
+            await self._change(kind, object, revision)
+
+    # What both watches deliver.
+
+    async def _change(self, kind: str, object: dict[str, Any], revision: int) -> None:
+        deleted = kind == "DELETED"
+        resource = self._resource(object, deleted=deleted)
+        if resource is None:
+            return
+        change = Change(revision, resource, deleted, more=False)
+        if revision <= self.frontier:
+            self._late.append(change)
+            self._asked.set()
+            return
+        key = resource_key(resource)
+        if change.deleted:
+            self.delivered.pop(key, None)
+        else:
+            self.delivered[key] = resource
+        self.frontier = revision
+        await self._send.send(Changes([*self._taken_late(revision), change]))
+        self._moved()
+
+    async def _reach(self, revision: int, *, flush: bool = True) -> None:
+        """Deliver a bookmark, up to which everything has been delivered. A watch has brought what was late, too."""
+        if revision > self.frontier:
+            self.frontier = revision
+            late = self._taken_late(revision) if flush else []
+            if late:
+                late[-1] = late[-1]._replace(more=False)
+            await self._send.send(Changes(late) if late else Bookmark(self._position(revision)))
+            self._moved()
+
+    def _taken_late(self, revision: int) -> list[Change]:
+        late, self._late = self._late, []
+        return [each._replace(revision=revision, more=True) for each in late]
+
+    def _resource(self, object: dict[str, Any], *, deleted: bool = False) -> pb.Resource | None:
+        if self._watched.range.name_prefix and not object["metadata"]["name"].startswith(
+            self._watched.range.name_prefix
+        ):
+            return None
+        return self._made(object, deleted)
+
+    def _moved(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()
+
+    def _position(self, revision: int) -> Position:
+        return Position(self._store_id, "", revision)
+
+    # Barriers.
+
+    async def _answer(self) -> None:
+        while True:
+            await self._asked.wait()
+            if self.frontier and (self.frontier < self._wanted or self._late):
+                await self._barrier(self._wanted)
+            if not self.frontier:
+                await self._progress.wait()
+            elif self._late:
+                # Until there is a revision to deliver it at.
+                await trio.sleep(_PATIENCE)
+            elif self._wanted <= self.frontier:
+                self._asked = trio.Event()
+
+    async def _barrier(self, wanted: int) -> None:
+        found = await self._server.call(
+            "GET", self._watched.path, params={**self._watched.params, "limit": str(SMALL)}, accept=METADATA_LIST
+        )
+        here = revision_of(found["metadata"].get("resourceVersion"))
+        if here < wanted:
+            raise of_call(
+                FailedPrecondition(
+                    f"{self._type.name} is at revision {here} after others have reached {wanted}: its objects are in "
+                    "another etcd than theirs (--etcd-servers-overrides), or an aggregated API server has them. A "
+                    "controller cannot use both"
+                )
+            )
+        if self._whole and not self._late and not found["metadata"].get("continue"):
+            there = {
+                self._watched.key_of(meta): int(meta["resourceVersion"])
+                for meta in (each["metadata"] for each in found.get("items") or ())
+                if meta["name"].startswith(self._watched.range.name_prefix)
+            }
+            with trio.move_on_after(_PATIENCE):
+                while self.frontier < here and not self._has_delivered(there, here):
+                    await self._progress.wait()
+                await self._reach(here, flush=False)
+                return
+        async with self._open(self._main, _SIDE_SECONDS) as events:
+            async for kind, object in events:
+                revision = revision_of(object["metadata"].get("resourceVersion"))
+                if kind == "BOOKMARK":
+                    await self._reach(revision)
+                elif revision > self._main and revision not in self._seen:
+                    self._seen.add(revision)
+                    await self._change(kind, object, revision)
+                if self.frontier >= here and not self._late:
+                    return
+
+    def _has_delivered(self, there: Mapping[Key, int], here: int) -> bool:
+        """Return True if the objects of a list at the revision ``here`` are those that were delivered, or older."""
+        delivered = self.delivered
+        for key, revision in there.items():
+            known = delivered.get(key)
+            if known is None or int(known.version) < revision:
+                return False
+        return all(key in there or int(each.version) > here for key, each in delivered.items())
+
+
+async def _events(lines: AsyncIterator[bytes], path: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+    """Yield the events of a watch. Raises the error that one of them is."""
+    async for line in lines:
+        event = json.loads(line)
+        if event["type"] == "ERROR":
+            raise refused_by(ApiStatus(event["object"], 500), Request("GET", path, "the API server"))
+        yield event["type"], event["object"]

@@ -1,0 +1,133 @@
+"""The guide's program on a real API server, by the commands of the guide, with no other rights than they give it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+import yaml
+
+from headway.base import wall_time
+from tests.helpers.kube_server import KubeServer
+from tests.kubernetes.connected import kubeconfig
+from tests.test_docs import program_of
+
+SOON = 40.0
+_PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+}
+
+
+def printed(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Return the documents that a command prints."""
+    command = [sys.executable, "-m", "headway.cli", "kubernetes", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def apply(kube: KubeServer, namespace: str, documents: list[dict[str, Any]]) -> None:
+    """Apply documents as a person does."""
+    with kube.client() as client:
+        for each in documents:
+            path = _PATHS[each["kind"]].format(namespace=namespace)
+            url = f"{path}/{each['metadata']['name']}?fieldManager=person&force=true"
+            headers = {"Content-Type": "application/apply-patch+yaml"}
+            made = client.patch(url, content=yaml.safe_dump(each), headers=headers)
+            assert made.is_success, made.text
+
+
+def token_of(kube: KubeServer, namespace: str, account: str) -> str:
+    """Return a token of a service account."""
+    with kube.client() as client:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        made = client.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", json=body)
+        token: str = made.raise_for_status().json()["status"]["token"]
+        return token
+
+
+@contextmanager
+def running_program(folder: Path, file: Path) -> Iterator[Path]:
+    """Run the program by its command until the end of the block, and yield its log."""
+    log = folder / "log"
+    command = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "websites:app", "--kubeconfig", str(file)]
+    with log.open("wb") as into:
+        environment = {**os.environ, "PYTHONPATH": str(folder)}
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=into, stderr=into)
+    try:
+        yield log
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0, log.read_text()
+
+
+async def until(condition: Callable[[], object], log: Path) -> None:
+    """Wait until a condition holds. Fail with the log of the program."""
+    ends = wall_time() + SOON
+    while not condition():
+        assert wall_time() < ends, log.read_text()  # noqa: ASYNC240  # it fails
+        await trio.sleep(0.05)
+
+
+async def test_guides_program_runs_with_the_rights_that_the_command_prints(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    program = program_of("docs/guides/kubernetes.md")
+    (tmp_path / "websites.py").write_text(program)
+    (crd,) = printed(tmp_path, "crd", "websites:app")
+    apply(kube, namespace, [crd])
+    rights = printed(tmp_path, "rbac", "websites:app", "--namespace", namespace, "--name", namespace)
+    apply(kube, namespace, rights)
+    file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, namespace))
+    with kube.client() as client, running_program(tmp_path, file) as log:
+        sites = f"/apis/example.org/v1/namespaces/{namespace}/websites"
+        site = {"apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": "blog"}}
+        body = {**site, "spec": {"image": "web:1", "replicas": 2}}
+        await until(lambda: client.post(sites, json=body).status_code in (201, 409), log)
+        deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/blog"
+        await until(lambda: client.get(deployment).is_success, log)
+        made = client.get(deployment).json()
+        assert made["spec"]["replicas"] == 2
+        assert made["metadata"]["ownerReferences"][0]["name"] == "blog"
+        client.patch(
+            f"{deployment}/status",
+            json={"status": {"readyReplicas": 1, "replicas": 2}},
+            headers={"Content-Type": "application/merge-patch+json"},
+        ).raise_for_status()
+
+        def condition() -> str:
+            found = client.get(f"{sites}/blog").json().get("status", {})
+            messages = [each["message"] for each in found.get("conditions", ())]
+            return messages[0] if found.get("ready") == 1 and messages else ""
+
+        await until(lambda: condition() == "1 of 2 are ready", log)
+        client.patch(
+            f"{sites}/blog", json={"spec": {"replicas": 5}}, headers={"Content-Type": "application/merge-patch+json"}
+        ).raise_for_status()
+        await until(lambda: client.get(deployment).json()["spec"]["replicas"] == 5, log)
+
+
+def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:
+    (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
+    (crd,) = printed(tmp_path, "crd", "websites:app")
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["host"] = {"type": "string"}
+    (tmp_path / "old.yaml").write_text(yaml.safe_dump(crd))
+    command = [sys.executable, "-m", "headway.cli", "kubernetes", "diff", "old.yaml", "websites:app"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "spec.host" in done.stdout) == (7, True), done.stdout + done.stderr
