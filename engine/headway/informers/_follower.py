@@ -21,11 +21,8 @@ from headway.informers._stream import FalseBookmark, StreamBroken, StreamMachine
 from headway.resource import Bookmark, EndOfSnapshot, Position, SnapshotChunk
 
 _BOOKMARK_INTERVAL_MS = 50
-"""The interval of bookmarks, in milliseconds.
-
-A change waits until the controller's other types have reached its revision (C4), so under a stream of changes this may
-delay a reconcile. The first bookmark after a quiet time is not delayed.
-"""
+"""The interval of bookmarks, in milliseconds. A change waits until the controller's other types have reached its
+revision (C4), so under many changes this may delay a reconcile. The first after a quiet time is not delayed."""
 
 
 class Follower:
@@ -124,10 +121,11 @@ class Follower:
             request = watch_request(self._type, resume_after, interval, store.known)
             async with open_watch_list(self._channel, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
-                # A wrapper that may hold items back hides the call.
-                if (call := getattr(items, "call", None)) is not None:
+                # A wrapper that may hold items back hides the call. A stream that may lag says if it can be asked.
+                call = getattr(items, "call", None)
+                if call is not None and (self._channel.knows_outcomes or call.ask is not None):
                     call.asks = True
-                    informer.ask = partial(_ask, machine, call)
+                    informer.ask = partial(self._ask, machine, call)
                 if self._channel.knows_outcomes:  # within the process no stream lags
                     return await self._feed(machine, items, trio.CancelScope())
                 async with self._patrol.patience(machine) as patience:
@@ -148,8 +146,7 @@ class Follower:
             if code is None:
                 raise
             if code is Code.OUT_OF_RANGE:
-                # The cached data is still valid; the stream just cannot resume from there.
-                self._refused = True
+                self._refused = True  # the cached data is still valid; the stream just cannot resume from there
             elif code is Code.DATA_LOSS:
                 # That store never had this position. It may be a copy made earlier.
                 informer.distrusted = True
@@ -160,6 +157,17 @@ class Follower:
             unknown = code is Code.UNAUTHENTICATED and not self._delivered
             self._denied = unknown or code is Code.PERMISSION_DENIED
             return described(error)
+
+    def _ask(self, machine: StreamMachine, call: Call, wanted: int) -> Bookmark | None:
+        """Ask a stream how far it is. Its machine takes the bookmark in its place among the items."""
+        if call.ask is None or (bookmark := call.ask(wanted)) is None:
+            return None
+        try:
+            checked = machine.feed(bookmark)
+        except StoreChanged:  # the asker may be any task, and the next stream shows it to this one
+            self._disproved.cancel()
+            return None
+        return checked if isinstance(checked, Bookmark) else None
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
         """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""
@@ -193,13 +201,5 @@ class Follower:
                 elif machine.frontier >= store.frontier and informer.distrusted:
                     return "the stream began below the frontier, so its snapshot could not repair the data"
         if self._disproved.cancelled_caught:
-            return "a reply to a write has proved false what the stream claimed"
+            return "a reply to a write, or to a question, has proved false what the stream claimed"
         raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")
-
-
-def _ask(machine: StreamMachine, call: Call, wanted: int) -> Bookmark | None:
-    """Ask a stream how far it is. Its machine takes the bookmark in its place among the items."""
-    if call.ask is None or (bookmark := call.ask(wanted)) is None:
-        return None
-    checked = machine.feed(bookmark)
-    return checked if isinstance(checked, Bookmark) else None

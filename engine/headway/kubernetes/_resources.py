@@ -107,7 +107,9 @@ class Resources(Writing, ResourceApi):
             raise StoreChanged(f"the cluster is now {store_id}, no longer {known.store_id}")
         type = cluster.registry.resolve(type_name(request.type))
         if not isinstance(type, KubernetesType):
-            async with aclosing(_of_no_object(cluster, call, request)) as nothing:
+            asked = _Asked()
+            call.ask = asked
+            async with aclosing(_of_no_object(cluster, asked, request)) as nothing:
                 yield nothing
             return
         range = _range(request.tenancy, request.name_prefix, request.metadata_filter)
@@ -144,25 +146,28 @@ async def _begun(
             return
 
 
-async def _of_no_object(cluster: Cluster, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Any, None]:
+class _Asked:
+    """The highest revision that a reader has asked for."""
+
+    def __init__(self) -> None:
+        self.wanted = 0
+        self.changed = trio.Event()
+
+    def __call__(self, revision: int) -> None:
+        self.wanted = max(self.wanted, revision)
+        self.changed.set()
+
+
+async def _of_no_object(cluster: Cluster, asked: _Asked, request: pb.WatchListRequest) -> AsyncGenerator[Any, None]:
     """Yield the stream of one of Headway's own types, which a cluster does not have."""
-    asked = trio.Event()
-    wanted = 0
-
-    def ask(revision: int) -> None:
-        nonlocal wanted
-        wanted = max(wanted, revision)
-        asked.set()
-
-    call.ask = ask
     resume = position(request.resume_after)
     revision = await cluster.now() if resume is None else resume.revision
     at = cluster.position(revision)
     yield EndOfSnapshot(at) if resume is None else Bookmark(at, resumed=True)
     while not request.snapshot_only:
-        await asked.wait()
-        asked = trio.Event()
-        if revision < wanted:
+        await asked.changed.wait()
+        asked.changed = trio.Event()
+        if revision < asked.wanted:
             revision = await cluster.now()
             yield Bookmark(cluster.position(revision))
 
