@@ -65,7 +65,7 @@ test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, c
 	  $(BIN)/pytest tests/cluster -m cluster -o stacks_after=0
 
 test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go
-	$(BIN)/pytest -n 2 --dist loadscope -m kube --timeout 180 -o stacks_after=0 tests/kubernetes
+	$(BIN)/pytest -n 2 --dist loadscope -m kube --timeout 180 -o stacks_after=0 tests/kubernetes tests/benchmarks
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 

@@ -30,6 +30,7 @@ from benchmarks import (
     http,
     importing,
     journal,
+    kube,
     memory,
     memory_prime,
     noop,
@@ -64,7 +65,16 @@ SCENARIOS = {
     )
 } | {
     each.name: each
-    for each in (*quiet.ROWS, *history.ROWS, *scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)
+    for each in (
+        *kube.ROWS,
+        *quiet.ROWS,
+        *history.ROWS,
+        *scopes.ROWS,
+        *http.ROWS,
+        *catalog.ROWS,
+        *catalog_dns.ROWS,
+        *GROWTH,
+    )
 }
 SCENARIOS |= {each.name: each for each in (*importing.ROWS, *call.ROWS)}
 

@@ -15,9 +15,10 @@ from benchmarks import importing
 from benchmarks.__main__ import SCENARIOS, main
 from benchmarks._harness import HEADER, PAIRS, Row, Scenario, line, measured_on, python, write_results
 from tests.helpers.etcd_server import need_etcd
+from tests.helpers.kube_server import need_kube
 
 FULL_ONLY = {
-    *("journal", "endpoints", "watchers_1000", "dns_change", "history_sqlite"),
+    *("journal", "kube_change", "endpoints", "watchers_1000", "dns_change", "history_sqlite"),
     *(
         "prime_100k",
         "prime_1m",
@@ -46,7 +47,23 @@ DIFFERENCES = {"journal", "controllers_50", "watchers_100", "watchers_1000"}
 """The scenarios whose costs are differences of two measurements, which a busy machine can make negative."""
 
 
-BYTES = {"memory", "etcd_memory", "share", "projection", "scope_memory", "history_sqlite", "history_memory"}
+BYTES = {
+    "memory",
+    "kube_memory",
+    "etcd_memory",
+    "share",
+    "projection",
+    "scope_memory",
+    "history_sqlite",
+    "history_memory",
+}
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a scenario's test."""
+    if name.startswith("kube"):
+        return [pytest.mark.kube]
+    return [pytest.mark.wide] if name in WIDE else []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +71,7 @@ BYTES = {"memory", "etcd_memory", "share", "projection", "scope_memory", "histor
     [
         # `share` visits all objects several times, `import` and its like start six interpreters, and `journal` runs
         # `reconcile` 36 times. Several rows of growth differ only in their size.
-        pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in WIDE else [])
+        pytest.param(each, id=each.name, marks=marks_of(each.name))
         for each in SCENARIOS.values()
     ],
 )
@@ -62,6 +79,8 @@ def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None
     """Each row has the costs of Headway and of its opponent, and their ratio, and can be printed."""
     if scenario.name.startswith("etcd"):
         need_etcd()
+    if scenario.name.startswith("kube"):
+        need_kube()
     # The size of `import` is the number of interpreters started for each side. A few are enough for a row.
     row = scenario.run(size=min(3, scenario.size), rounds=1)
     unit = "bytes" if scenario.name in BYTES else "us"
