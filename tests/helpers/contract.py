@@ -10,7 +10,7 @@ import headway
 from headway.cache import CacheReader
 from headway.controller import Definition
 from headway.engine import Host, built_in
-from headway.events import DeletionsUnknown, Primed, RunEnded, RunStarted, ignore
+from headway.events import DeletionsUnknown, Primed, Priming, RunEnded, RunStarted, ignore
 from headway.resource import Key, Kind, Registry, ResourceType, TypeName, pb, position, unseen
 from headway.storage import Fence, MemoryBackend
 from headway.testing import Call, ScriptedChannel
@@ -67,6 +67,8 @@ class Witness:
         self._cut = 0
         # The last change that was stored when the first run began.
         self._stored = 0
+        # The first starting revision of any run of the controller, also of one that was never primed.
+        self._first_raised = 0
         self._running: list[tuple[int, str]] = []
         # Until a run begins on the content that the store was put back to: what the store has lost.
         self.lost: LostHistory | None = None
@@ -95,6 +97,8 @@ class Witness:
         if getattr(event, "controller", "") in BUILTIN or (isinstance(about, TypeName) and about.group in RESERVED):
             return
         self.events.append(event)
+        if isinstance(event, Priming):
+            self._first_raised = self._first_raised or event.starting_revision
         if isinstance(event, DeletionsUnknown):
             primed = [each.revision for each in self.events_of(Primed) if each.type == event.type]
             self._unknown_deletions.setdefault(event.type.unversioned, []).append((event.settled, primed[-1]))
@@ -353,6 +357,9 @@ class Witness:
                 before = set()
             unknown = self._unknown_deletions.get(commit.kind, ())
             if commit.new is None and any(after < commit.revision <= until for after, until in unknown):
+                before = set()
+            if commit.new is None and commit.revision <= self._first_raised:
+                # No run of the controller had begun, so it has no deletion to find.
                 before = set()
             early = commit.revision <= self._stored and not self._held_before(commit)
             if commit.new is not None and (commit.revision <= self.began or early):
