@@ -399,9 +399,10 @@ class TypeWatch:
                 for meta in (each["metadata"] for each in found.get("items") or ())
                 if meta["name"].startswith(self._watched.range.name_prefix)
             }
-            with trio.move_on_after(_PATIENCE):
+            with trio.move_on_after(_PATIENCE) as patience:
                 while self.frontier < here and not self._has_delivered(there, here):
                     await self._progress.wait()
+            if not patience.cancelled_caught:
                 await self._reach(here, flush=False)
                 return
         async with self._open(self._main, _SIDE_SECONDS) as events:
