@@ -131,3 +131,14 @@ def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, "spec.host" in done.stdout) == (7, True), done.stdout + done.stderr
+
+
+def test_a_file_without_crds_is_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
+    (tmp_path / "old.yaml").write_text("{kind: Role, metadata: {name: a}}")
+    command = [sys.executable, "-m", "headway.cli", "kubernetes", "diff", "old.yaml", "websites:app"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "has no CustomResourceDefinition" in done.stderr) == (2, True), done.stderr

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 import headway
 from headway import field, kubernetes
-from headway.errors import FailedPrecondition, PayloadError
+from headway.errors import DeclarationError, FailedPrecondition, InvalidArgument, PayloadError
 from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._managers import taken_over
 from headway.kubernetes._objects import merged_conditions, object_of, resource_of, revision_of
 from headway.kubernetes._watch import TypeWatch, Watched
 from headway.resource import ConditionState, EndOfSnapshot, SnapshotChunk, Within, pb
+from headway.why import Ref
+from headway.why.answers._texts import id_of
 
 
 @headway.message(name="tests.headway.dev.objects.Size")
@@ -195,6 +199,9 @@ class Scripted:
     def __init__(self, *lines: dict[str, Any]) -> None:
         self.lines = lines
 
+    async def call(self, *_: object, **__: object) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": "14"}, "items": []}
+
     @asynccontextmanager
     async def watch(self, _: str, __: object) -> AsyncIterator[AsyncIterator[bytes]]:
         async def read() -> AsyncIterator[bytes]:
@@ -236,3 +243,59 @@ async def test_an_object_of_a_reply_is_shared_with_the_stream_unless_it_was_dele
         left = cluster.delivered(DISK, before, True)
         assert left.metadata == {"tier": "gold"}
         assert cluster.delivered(DISK, disk(), False) is replied
+
+
+class Ending(Scripted):
+    """A server that ends each watch at once, after its first snapshot."""
+
+    watches = 0
+
+    @asynccontextmanager
+    async def watch(self, _: str, __: object) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.watches += 1
+        lines, self.lines = self.lines, ()
+
+        async def read() -> AsyncIterator[bytes]:
+            for each in lines:
+                yield json.dumps(each).encode()
+
+        yield read()
+
+
+async def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less(autojump_clock: MockClock) -> None:
+    assert autojump_clock.rate == 0
+    end = {"metadata": {"resourceVersion": "14", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    server: Any = Ending({"type": "BOOKMARK", "object": end})
+    watch = TypeWatch(server, Watched(DISK, Within()), lambda *_: pb.Resource(), "store")
+    async with watch.items() as items:
+        assert isinstance(await anext(items), EndOfSnapshot)
+        with trio.move_on_after(60):
+            await anext(items)
+    assert 2 < server.watches < 40
+
+
+def test_a_scope_by_what_is_no_label_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="is no label"):
+        DISK.within(metadata="annotation:app=web")
+
+
+async def test_a_type_of_a_store_of_headway_is_refused(tmp_path: Path) -> None:
+    """Its stream would be empty for ever."""
+    mixed = headway.App("mixed")
+    mixed.type("plain", "v1", "Team", Size)
+    file = tmp_path / "config"
+    file.write_text(
+        "{current-context: a, contexts: [{name: a, context: {cluster: a}}], "
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]}"
+    )
+    with pytest.raises(DeclarationError, match=r"plain\.v1\.Team is no type of Kubernetes"):
+        async with kubernetes.open_cluster(mixed, kubeconfig=file):
+            pass
+
+
+def test_a_manifest_does_not_show_its_values() -> None:
+    assert repr(NODE.new("n", {"data": {"password": "secret"}}).data) == "Manifest(data)"
+
+
+def test_a_type_of_a_group_with_dots_is_explained() -> None:
+    assert id_of(Ref(type="example.org.v1.Disk", name="a")).type == DISK.name

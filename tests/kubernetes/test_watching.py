@@ -297,6 +297,9 @@ async def test_a_stream_goes_on_after_the_server_has_ended_the_watch(
                 while isinstance(item := await anext(items), Bookmark):
                     pass
                 assert told(item) == [("web", False)]
+        # Before each watch, a consistent read: the server may have been put back.
+        again = [number for number, (method, _) in enumerate(gated.calls) if method == "WATCH"][1:]
+        assert {gated.calls[number - 1] for number in again} == {("GET", type.path(namespace))}
 
 
 async def test_a_server_without_streamed_lists(kube: KubeServer, namespace: str, tmp_path: Path) -> None:

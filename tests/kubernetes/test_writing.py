@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 import headway
 from headway import kubernetes
-from headway.client import Deleted, SnapshotEnd
+from headway.client import Client, Deleted, SnapshotEnd
 from headway.errors import (
     AlreadyExists,
     Conflict,
@@ -19,9 +20,11 @@ from headway.errors import (
     NotFound,
     PermissionDenied,
 )
+from headway.kubernetes._open import open_channel
 from headway.resource import ConditionState, ResourceId, pb
 from tests.helpers.kube_server import BOB, KubeServer
 from tests.kubernetes.connected import GROUP, Program, Spec, Website, connected, deployment, install_crd, wait_served
+from tests.kubernetes.gates import GatedServer
 
 
 async def test_an_object_is_read_as_it_was_written(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
@@ -98,6 +101,49 @@ async def test_a_write_without_a_version_replaces(kube: KubeServer, namespace: s
         assert found.data["data"] == {"b": "2"}
 
 
+class Deleting(GatedServer):
+    """An API server on which somebody deletes the object just before the first PUT."""
+
+    async def call(self, method: str, path: str, **options: Any) -> Any:
+        if method == "PUT" and not any(each == "DELETE" for each, _ in self.calls):
+            await super().call("DELETE", path)
+        return await super().call(method, path, **options)
+
+
+async def test_a_write_without_a_version_creates_what_is_deleted_meanwhile(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    program = Program()
+    type = program.config_map
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        first = await client.write(type.new("web", {"data": {"a": "1"}}, namespace=namespace))
+        deleting: Any = Deleting(server)
+        async with open_channel(deleting, program.app.registry, namespace) as channel:
+            other = Client(channel, program.app.registry)
+            again = await other.write(type.new("web", {"data": {"b": "2"}}, namespace=namespace))
+        assert again.uid != first.uid
+        assert again.data["data"] == {"b": "2"}
+
+
+async def test_the_same_apply_makes_no_call(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    program = Program()
+    type = program.deployment
+    async with connected(kube, program, namespace, tmp_path) as (_, server, _):
+        gated: Any = GatedServer(server)
+        async with open_channel(gated, program.app.registry, namespace) as channel:
+            client = Client(channel, program.app.registry)
+            async with client.watch(type.within(namespace=namespace)) as events:
+                while not isinstance(await anext(events), SnapshotEnd):
+                    pass
+                wanted = type.new("web", deployment(), namespace=namespace)
+                made = await client.apply(wanted)
+                before = len(gated.calls)
+                assert (await client.apply(wanted)).version == made.version
+                assert len(gated.calls) == before
+                await client.apply(type.new("web", deployment(2), namespace=namespace))
+                assert len(gated.calls) > before
+
+
 async def test_a_deletion_waits_for_finalizers(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
     program = Program()
     async with connected(kube, program, namespace, tmp_path) as (client, _, _):
@@ -111,6 +157,35 @@ async def test_a_deletion_waits_for_finalizers(kube: KubeServer, namespace: str,
         assert gone.version == ""
         assert await client.get(program.config_map, written.id) is None
         assert await client.delete(written) is None
+
+
+async def test_a_pod_in_its_grace_period_is_not_gone(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    """Only a kubelet ends it. Its last finalizer is gone, and it is not."""
+    program = Program()
+    pod = kubernetes.builtin(program.app, "v1", "Pod")
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "web:1"}]}
+    async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+        held = {"finalizers": "example.org/dns"}
+        made = await client.write(pod.new("web", {"spec": spec}, namespace=namespace, metadata=held))
+        left = await client.delete(made)
+        assert left is not None
+        left.finalizers = set()
+        waiting = await client.write(left)
+        assert waiting.is_deleting
+        assert waiting.version == (await client.read(pod, made.id)).version
+
+
+async def test_a_refusal_is_not_its_own_cause(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+        with pytest.raises(InvalidArgument) as caught:
+            await client.write(program.deployment.new("web", {"spec": {"replicas": -1}}, namespace=namespace))
+    seen: list[BaseException] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert all(error is not each for each in seen)
+        seen.append(error)
+        error = error.__cause__
 
 
 async def test_an_apply_owns_its_fields(kube: KubeServer, namespace: str, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class Leases(LeaseApi):
         """Find out the controller's unknown writes, and commit a raised fence."""
         controller, member = request.controller, request.member
         await self._unresolved.resolve(controller, member)
-        name = f"{controller}#{member}" if member else controller
+        name = _scope(controller, member)
         for _ in range(_ATTEMPTS):
             found = await self._read("fence", name)
             term, number, checkpoint = self._fence(found)
@@ -207,7 +207,7 @@ class Leases(LeaseApi):
         known = position(request.known)
         if known is not None and known.store_id != self._cluster.store_id:
             raise StoreChanged(f"the cluster is now {self._cluster.store_id}, no longer {known.store_id}")
-        name = f"{fence.controller}#{fence.member}" if fence.member else fence.controller
+        name = _scope(fence.controller, fence.member)
         for _ in range(_ATTEMPTS):
             found = await self._read("fence", name)
             term, number, checkpoint = self._fence(found)
@@ -263,6 +263,10 @@ class Leases(LeaseApi):
                 raise
             return None
         return made
+
+
+def _scope(controller: str, member: str) -> str:
+    return f"{controller}#{member}" if member else controller
 
 
 def _term_of(found: dict[str, Any]) -> int:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
 from headway.controller import App
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, InvalidArgument
 from headway.kubernetes._apply import own_apply
 from headway.kubernetes._crd import Names, Scale, Version, crd_of
 from headway.kubernetes._json import body_of, payload_of
 from headway.kubernetes._manifest import Manifest, dumped, manifest
 from headway.kubernetes._schema import Hints
 from headway.protobuf import Payload, decode, encode, named_if_declared
-from headway.resource import Hooks, Resource, ResourceType, Scope, quoted
+from headway.resource import Hooks, Resource, ResourceType, Scope, ScopedType, quoted
 
 T = TypeVar("T", bound=Payload)
 
@@ -114,6 +114,14 @@ class KubernetesType(ResourceType[T], Generic[T]):
         if isinstance(data, Mapping) and issubclass(self.payload, Manifest):
             data = manifest(data)
         return super().new(name, data, **options)
+
+    def within(self, **options: Any) -> ScopedType[T]:
+        """Return a scope, as `ResourceType.within`. Its metadata are labels, by which an API server selects."""
+        made = super().within(**options)
+        for key, _ in made.range.metadata:
+            if ":" in key:
+                raise InvalidArgument(f"{self.name}.within: {key!r} is no label, and a cluster selects by labels alone")
+        return made
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the path of the objects of a namespace (all without one), or of one of them."""

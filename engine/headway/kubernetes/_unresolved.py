@@ -73,19 +73,17 @@ class Unresolved:
                 ) from error
             raise
 
-    async def resolve(self, controller: str, member: str) -> int:
-        """Find out every write of a controller, and return the highest revision of a fencing write.
+    async def resolve(self, controller: str, member: str) -> None:
+        """Find out every write of a controller.
 
         Raises Unavailable if that fails; the rest is found out by the next call.
         """
         waiting = self._writes.get((controller, member), [])
-        highest = 0
         while waiting:
-            highest = max(highest, await self._resolve(waiting[0]))
+            await self._resolve(waiting[0])
             del waiting[0]
-        return highest
 
-    async def _resolve(self, sent: Sent) -> int:
+    async def _resolve(self, sent: Sent) -> None:
         call, type = self._cluster.server.call, sent.type
         while True:
             if not sent.version:
@@ -93,17 +91,17 @@ class Unresolved:
                 try:
                     params = {"fieldManager": sent.manager} if sent.manager else {}
                     path = id_path(type, collection_of(sent.id))
-                    made = await call("POST", path, params=params, body=sent.body)
-                    return int(self._cluster.resource(type, made).version)
+                    self._cluster.resource(type, await call("POST", path, params=params, body=sent.body))
                 except CallerError:
                     # The name is taken, or the late arrival will be refused likewise.
-                    return 0
+                    pass
+                return
             known = await self._cluster.read(type, sent.id)
             if known is None or known.id is None or known.id.uid != sent.id.uid or known.version != sent.version:
-                return 0
+                return
             try:
                 made = await call("PATCH", id_path(type, sent.id), body=_fencing(known), content_type=_MERGE)
-                return int(self._cluster.resource(type, made).version)
+                self._cluster.resource(type, made)
             except (Conflict, NotFound):
                 # It has changed, perhaps by the lost write.
                 continue
@@ -112,7 +110,7 @@ class Unresolved:
                 self._warn(
                     f"{resource_id(sent.id)}: a late write may still be stored, because its fencing is refused: {error}"
                 )
-                return 0
+            return
 
 
 def collection_of(id: pb.Id) -> pb.Id:

@@ -8,7 +8,8 @@ longer list, a second watch from the same place on ends soon, and a server sends
 Invariants:
 - What is delivered is complete up to the frontier, and in order.
 - No change is lost. One that comes late, at or below the frontier, is of an object that was created and deleted within
-  one barrier. It is delivered with the first change after it, so that it is mapped, and then no state is undone by it.
+  one barrier. It is delivered at the next revision of which a watch says that nothing before it is missing, by the next
+  stream if need be. So it is mapped, and undoes no state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from headway.errors import (
     FailedPrecondition,
     HeadwayError,
     HistoryCompacted,
-    InvalidArgument,
     NotFound,
     PermissionDenied,
     RateLimited,
@@ -86,9 +86,6 @@ class Watched:
         self.range = range
         self.path = type.path("" if range.namespace == "*" else range.namespace)
         labels = [f"{key}={value}" for key, value in range.metadata]
-        for key, _ in range.metadata:
-            if ":" in key:
-                raise InvalidArgument(f"{type.name}.within: {key!r} is no label, and a cluster selects by labels alone")
         self.params: Mapping[str, str] = {"labelSelector": ",".join(labels)} if labels else {}
 
     def key_of(self, meta: Mapping[str, Any]) -> Key:
@@ -190,6 +187,7 @@ class TypeWatch:
     async def _follow(self) -> None:
         if self._resume is None:
             await self._snapshot_and_follow()
+            await self._check_history()
         else:
             await self._check_history()
             await self._send.send(Bookmark(self._position(self.frontier), resumed=True))

@@ -103,9 +103,9 @@ class Writing:
         object: dict[str, Any],
         manager: str,
     ) -> pb.WriteResponse:
-        object["metadata"] |= {"uid": id.uid, "resourceVersion": version}
+        body = {**object, "metadata": {**object["metadata"], "uid": id.uid, "resourceVersion": version}}
         try:
-            made = await self._send(fence, Sent(type, id, version), "PUT", id_path(type, id), object, manager)
+            made = await self._send(fence, Sent(type, id, version), "PUT", id_path(type, id), body, manager)
         except NotFound as error:
             raise Conflict(
                 f"{type.name.kind} {id.name} does not exist, so it cannot be at version {version}"
@@ -147,13 +147,10 @@ class Writing:
             conditions = stored.get("conditions") or []
             version, path = object["metadata"]["resourceVersion"], id_path(type, id, "status")
             uid = object["metadata"]["uid"]
-            before = self._cluster.resource(type, object).status.get(request.key)
-            wanted = merged_conditions(conditions, before, status, _now())
+            known = self._cluster.resource(type, object)
+            wanted = merged_conditions(conditions, known.status.get(request.key), status, _now())
             if sorted(wanted, key=_by_type) == sorted(conditions, key=_by_type):
-                same = await self._cluster.read(type, id)
-                if same is not None and same.version == version:
-                    return pb.WriteStatusResponse(resource=same, position=self._position(int(version)), unchanged=True)
-                continue
+                return pb.WriteStatusResponse(resource=known, position=self._position(int(version)), unchanged=True)
             body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": wanted}}
             try:
                 made = await self._send(
