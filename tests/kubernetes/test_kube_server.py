@@ -30,6 +30,7 @@ def test_users_have_the_rights_of_their_tokens(kube: KubeServer, namespace: str)
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.kube
 def test_server_is_killed_frozen_restarted_compacted_and_restored(tmp_path: Path) -> None:
     with running_kube(tmp_path / "kube", ["--feature-gates=WatchList=false"]) as kube:
         path = f"/api/v1/namespaces/{kube.new_namespace()}/configmaps"
