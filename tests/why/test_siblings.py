@@ -143,12 +143,12 @@ async def test_client_cannot_attend_as_a_process_of_the_server(tmp_path: Path) -
         SharedMemory() as store,
         process(store, types_only(), "web-1", tmp_path, listen=True) as first,
         open_channel(first.addresses, decoders={ATTEND: QuestionDecoder}) as channel,
-        trio.open_nursery() as nursery,
     ):
         _, team = broken_app()
         core = await first.client.apply(team.new("core", Team()))
         request = attend("web-2", "staff/teams")
-        async with channel.stream(ATTEND, request) as questions:
+        # The nursery is the inner block: a task that reads the stream must end before the stream is closed.
+        async with channel.stream(ATTEND, request) as questions, trio.open_nursery() as nursery:
             assert (await anext(questions)).number == 0
 
             async def answer() -> None:
