@@ -167,7 +167,7 @@ async def test_c10_without_hard_exit_the_task_is_reported_repeatedly() -> None:
         ) as engine:
             await engine.client.apply(stubborn.thing.new("one", Thing()))
             await stubborn.began.wait()
-    first, second = stubborn.reports
+    first, second = stubborn.reports[:2]
     assert first.task == second.task == "worker 0 of stubborn/things"
     assert "in things\n" in first.stack
     assert "released.wait()" in first.stack

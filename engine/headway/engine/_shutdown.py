@@ -26,7 +26,9 @@ from headway.events import Report, ShutdownBlocked
 
 STATUS = 70
 """The exit status of a process that was ended because its engine did not end."""
-_LAST_RESORT = 1.0
+_LAST_RESORT = 5.0
+"""The seconds after which a process ends whose watch did not run. On a busy machine, it takes more than one second."""
+_JOIN = 1.0
 _STDERR = 2
 # A block that is a context manager of ours has a frame of contextlib too.
 _OURS = (
@@ -76,7 +78,7 @@ class ShutdownWatch:
         self._ended.set()
         if self._thread is not None:
             # The wait is limited, because a report may be waiting for this very task.
-            self._thread.join(_LAST_RESORT)
+            self._thread.join(_JOIN)
             if self._hard_exit is not None:
                 faulthandler.cancel_dump_traceback_later()
 
