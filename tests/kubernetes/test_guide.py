@@ -58,11 +58,20 @@ def token_of(kube: KubeServer, namespace: str, account: str) -> str:
         return token
 
 
+def asked(address: str, *question: str) -> str:
+    """Return what a command prints about the process at an address."""
+    command = [sys.executable, "-m", "headway.cli", "--server", address, *question]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @contextmanager
-def running_program(folder: Path, file: Path) -> Iterator[Path]:
+def running_program(folder: Path, file: Path, *options: str) -> Iterator[Path]:
     """Run the program by its command until the end of the block, and yield its log."""
     log = folder / "log"
-    command = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "websites:app", "--kubeconfig", str(file)]
+    running = ["kubernetes", "run", "websites:app", "--kubeconfig", str(file), *options]
+    command = [sys.executable, "-m", "headway.cli", *running]
     with log.open("wb") as into:
         environment = {**os.environ, "PYTHONPATH": str(folder)}
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=into, stderr=into)
@@ -91,7 +100,8 @@ async def test_guides_program_runs_with_the_rights_that_the_command_prints(
     rights = printed(tmp_path, "rbac", "websites:app", "--namespace", namespace, "--name", namespace)
     apply(kube, namespace, rights)
     file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, namespace))
-    with kube.client() as client, running_program(tmp_path, file) as log:
+    at = f"unix:{tmp_path}/asked"
+    with kube.client() as client, running_program(tmp_path, file, "--listen", at) as log:
         sites = f"/apis/example.org/v1/namespaces/{namespace}/websites"
         site = {"apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": "blog"}}
         body = {**site, "spec": {"image": "web:1", "replicas": 2}}
@@ -117,6 +127,24 @@ async def test_guides_program_runs_with_the_rights_that_the_command_prints(
             f"{sites}/blog", json={"spec": {"replicas": 5}}, headers={"Content-Type": "application/merge-patch+json"}
         ).raise_for_status()
         await until(lambda: client.get(deployment).json()["spec"]["replicas"] == 5, log)
+        about = asked(at, "why", "website", "blog", "--namespace", namespace)
+        assert "Controller websites/websites manages it" in about
+        assert "Condition Deployed is TRUE by websites" in about
+        assert "It is not stored" in asked(at, "why", "website", "shop.example", "--namespace", namespace)
+        assert asked(at, "why", "--stuck") == ""
+        assert "blog" in asked(at, "retry", "website", "blog", "--namespace", namespace)
+
+
+def test_only_this_machine_can_ask_a_process(tmp_path: Path) -> None:
+    (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
+    for address, why in (("0.0.0.0:7070", "others can reach this address"), ("7070", "is not an address")):
+        command = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "websites:app", "--listen", address]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, f"--listen {address}: " in done.stderr or "--listen: " in done.stderr) == (2, True)
+        assert why in done.stderr
 
 
 def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import IO
@@ -17,9 +18,10 @@ from headway.cli._reload import held_hangups
 from headway.cli._running import run
 from headway.cli._work import apps_with_work, work_for
 from headway.engine import Engine, Timing
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.kubernetes import crds, diff, open_cluster, rights, yaml_of
+from headway.rpc import addresses, plain_text_host
 
 _NONE = "declares no custom resource: use headway.kubernetes.resource(app, ...)"
 
@@ -34,9 +36,22 @@ def kubernetes() -> None:
 @click.option("--kubeconfig", metavar="FILE", help="Where the cluster is. By default as kubectl finds it, or the Pod.")
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig. By default its current one.")
 @click.option("--namespace", help="The namespace of the leases. By default that of the Pod, or of the context.")
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Answer `headway why` and `headway retry` about this process here, such as 127.0.0.1:7070. May be repeated.",
+)
 @process_options("A unique name. By default it is the host's name and some random digits.")
 @held_hangups()
-def run_(app: str, kubeconfig: str | None, context: str | None, namespace: str | None, options: ProcessOptions) -> None:
+def run_(
+    app: str,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    listen: Sequence[str],
+    options: ProcessOptions,
+) -> None:
     """Run the controllers of APP (module:attribute) on the objects of a cluster.
 
     Any number of processes may do so; the placement of a controller decides which of them run it.
@@ -45,6 +60,15 @@ def run_(app: str, kubeconfig: str | None, context: str | None, namespace: str |
     """
     options = options._replace(process=options.name())
     options.check_pages()
+    try:
+        open_to_others = plain_text_host(addresses(listen), None) if listen else None
+    except InvalidArgument as error:
+        raise Usage(f"--listen: {error}") from error
+    if open_to_others is not None:
+        raise Usage(
+            f"--listen {open_to_others}: others can reach this address, and ask about everything. Use 127.0.0.1 or "
+            "unix:PATH, which `kubectl exec` and `kubectl port-forward` reach"
+        )
     apps = apps_with_work(app)
 
     def opened(report: Report) -> AbstractAsyncContextManager[Engine]:
@@ -60,7 +84,7 @@ def run_(app: str, kubeconfig: str | None, context: str | None, namespace: str |
             journal=options.journal,
         )
 
-    working = partial(work_for, "the cluster", opened, options)
+    working = partial(work_for, "the cluster", opened, options, listen)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 

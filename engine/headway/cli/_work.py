@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,7 @@ from headway.engine import Engine, Timing, open_workers
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.rpc import addresses
+from headway.why import answering
 
 
 @click.command()
@@ -90,9 +91,15 @@ def apps_with_work(reference: str) -> Sequence[App]:
 
 
 async def work_for(
-    what: str, opened: Callable[[Report], AbstractAsyncContextManager[Engine]], options: ProcessOptions
+    what: str,
+    opened: Callable[[Report], AbstractAsyncContextManager[Engine]],
+    options: ProcessOptions,
+    listen: Sequence[str] = (),
 ) -> None:
-    """Run the controllers that ``opened`` opens, for a server or a cluster, until the process is told to stop."""
+    """Run the controllers that ``opened`` opens, for a server or a cluster, until the process is told to stop.
+
+    At the addresses ``listen``, it answers questions about itself.
+    """
     report, metrics = options.report()
     try:
         async with (
@@ -100,11 +107,14 @@ async def work_for(
             opened(report) as workers,
             trio.open_nursery() as nursery,
             options.open_pages(workers, metrics) as pages,
+            answering(workers, listen) if listen else nullcontext(()) as asked,
         ):
             nursery.start_soon(reload_at_hangups, signals, {}, options.log)
             announce(options.log, f"working for {what} as {options.process}")
             if pages is not None:
                 announce(options.log, pages)
+            for each in asked:
+                announce(options.log, f"answering headway why at {each}")
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail_to_serve(error, metrics=options.metrics)

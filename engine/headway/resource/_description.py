@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from typing_extensions import override
+
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError
 from headway.protobuf import Description, rebuild_messages
@@ -31,6 +33,22 @@ class DescribedTopic(NamedTuple):
     payload: type[Any] | None
 
 
+class _ForeignType(ResourceType[Any]):
+    """A described type of another system. Only its server knows the rules for its names."""
+
+    __slots__ = ()
+
+    foreign = True
+
+    @override
+    def type_problem(self, group: str, version: str, kind: str) -> str | None:
+        return None
+
+    @override
+    def name_problem(self, name: object) -> str | None:
+        return None if isinstance(name, str) and name else "name is required"
+
+
 def describe(types: Iterable[ResourceType[Any]], topics: Iterable[DescribedTopic] = ()) -> types_pb.ListResponse:
     """Return a description of the types and topics, sorted by name, with every message and enum that they hold."""
     description = Description()
@@ -42,6 +60,7 @@ def describe(types: Iterable[ResourceType[Any]], topics: Iterable[DescribedTopic
             message=description.message(type.payload),
             columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
             owned_fields=type.owned_fields,
+            foreign=type.foreign,
         )
         description.answer.types.append(described)
     for topic in sorted(topics, key=lambda each: each.name):
@@ -72,7 +91,8 @@ def rebuild(description: types_pb.ListResponse) -> tuple[Registry, list[Describe
                 columns = {column.title: column.path for column in each.columns}
                 scope = Scope(int(each.scope))
                 held, owned = classes[each.message], each.owned_fields
-                type = ResourceType(*name, held, scope=scope, columns=columns, owned_fields=owned)
+                made = _ForeignType if each.foreign else ResourceType
+                type = made(*name, held, scope=scope, columns=columns, owned_fields=owned)
                 registry.register(type, reserved=True)
         for topic in description.topics:
             payload = None if topic.message is None else classes[topic.message]

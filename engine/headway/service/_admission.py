@@ -108,7 +108,7 @@ def admit_id(
         partition, namespace = tenancy.partition or partition, tenancy.namespace or namespace
     if id.uid:
         check_text(f"{field}.uid", id.uid)
-    problem = name_problem("name", id.name)
+    problem = type.name_problem(id.name) if type.foreign else name_problem("name", id.name)
     if (partition, namespace) == type.default_units:
         id.tenancy = type.tenancy
     else:

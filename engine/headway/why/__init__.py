@@ -34,6 +34,7 @@ from headway.why._attending import Attending as Attending
 from headway.why._attending import asker_of as asker_of
 from headway.why._elsewhere import Absent as Absent
 from headway.why._elsewhere import Elsewhere as Elsewhere
+from headway.why._extension import answering as answering
 from headway.why._extension import answering_extension as answering_extension
 from headway.why._extension import beside_siblings as beside_siblings
 from headway.why._extension import observer_of as observer_of

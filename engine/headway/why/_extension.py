@@ -18,6 +18,7 @@ from headway.events import ignore
 from headway.quotas import quotas_now
 from headway.resource import ResourceId, pb, shared_message
 from headway.rpc import Channel, Limits, Services, open_channel, open_server
+from headway.service import TypesService
 from headway.storage import CurrentLease, is_shared
 from headway.why._absent import Absences
 from headway.why._attend import attend, pass_answer, relay
@@ -88,6 +89,18 @@ def observer_of(asked: Engine | Host) -> ObserveHost:
     observer = asked._asked() if isinstance(asked, Engine) else asked.observer
     assert isinstance(observer, ObserveHost)
     return observer
+
+
+@asynccontextmanager
+async def answering(engine: Engine, addresses: Sequence[str]) -> AsyncIterator[Sequence[str]]:
+    """Answer `headway why` and `headway retry` about this process at some addresses while the block runs.
+
+    It is for a process that has no server of Headway to ask. Whoever can connect may ask about every resource, and
+    repeat reconciles. Yields the addresses with their actual ports. Raises OSError if one cannot be bound.
+    """
+    observe = ObserveService(observer_of(engine), engine._registry)
+    async with open_server(Services(observe, TypesService(engine._registry)), addresses, grace=0.0) as server:
+        yield server.addresses
 
 
 @asynccontextmanager

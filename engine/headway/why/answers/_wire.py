@@ -28,7 +28,7 @@ def _value(value: Any) -> Any:
         return [_value(each) for each in value]
     if isinstance(value, float):
         return value if _EARLIEST <= value <= _LATEST else 0.0
-    if isinstance(value, Ref) and value.type.count(".") != 2:
+    if isinstance(value, Ref) and value.type.count(".") < 2:
         # Whoever compares it, or asks for a right to it, needs a group, a version and a kind.
         return None
     if not dataclasses.is_dataclass(value) or isinstance(value, type):

@@ -243,6 +243,12 @@ class ResourceType(betterproto2.Message):
     fieldOwners.
     """
 
+    foreign: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+    """
+    Whether it is a type of another system, whose rules for names only the
+    server knows.
+    """
+
 
 default_message_pool.register_message("headway.types.v1", "ResourceType", ResourceType)
 
