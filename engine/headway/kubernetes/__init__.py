@@ -5,6 +5,7 @@ of objects. `_watch.py`, `_resources.py` and `_leases.py` are the services of He
 `_kubeconfig.py` finds, `_credentials.py` convinces and `_http.py` calls.
 """
 
+from headway.kubernetes._apply import delete as delete
 from headway.kubernetes._apply import scale as scale
 from headway.kubernetes._apply import update_status as update_status
 from headway.kubernetes._crd import Scale as Scale

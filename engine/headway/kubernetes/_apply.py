@@ -1,4 +1,4 @@
-"""What a client does beyond a write: server-side apply, and the subresources status and scale."""
+"""What a client does beyond a write: server-side apply, deletion with propagation, and the subresources."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headway.resource import Resource, check_resource
 
 T = TypeVar("T", bound=Payload)
 
+PROPAGATIONS = ("Background", "Foreground", "Orphan")
 _MAX_MANAGER = 128
 
 
@@ -80,6 +81,26 @@ async def scale(to: Client | Runtime, resource: Resource[T], replicas: int) -> R
             copied.data.spec.replicas = replicas
         return cast("Resource[T]", await client.write(copied))
     return await _send(client, resource, Verb("scale", manager_of(client, ""), replicas=replicas))
+
+
+async def delete(to: Client | Runtime, resource: Resource[T], *, propagation: str) -> Resource[T] | None:
+    """Delete a resource that was read, with a say in what becomes of the objects that it owns.
+
+    Args:
+        propagation: ``Background``: they are deleted after it, which is what a plain ``delete`` does for most types.
+            ``Foreground``: before it, which exists and is marked for deletion until then. ``Orphan``: they stay.
+
+    Return it if it still exists, marked for deletion, and else None. A store of Headway does as for a plain ``delete``.
+    Raises InvalidArgument for another propagation.
+    """
+    check_resource(resource)
+    if propagation not in PROPAGATIONS:
+        raise InvalidArgument(f"propagation must be one of {', '.join(PROPAGATIONS)}, not {propagation!r}")
+    client = client_of(to)
+    if not reaches_cluster(client._channel):
+        return await client.delete(resource)
+    left = await _send(client, resource, Verb("delete", manager_of(client, ""), propagation=propagation))
+    return left if left.version else None
 
 
 async def _send(client: Any, resource: Resource[T], verb: Verb) -> Resource[T]:

@@ -150,7 +150,7 @@ class Cluster:
     async def read(self, type: KubernetesType[Any], id: pb.Id) -> pb.Resource | None:
         """Read an object by its name, or return None."""
         try:
-            found = await self.server.call("GET", id_path(type, id))
+            found = await self.server.call("GET", id_path(type, id), accept=type.accept())
         except NotFound:
             return None
         return self.resource(type, found)
@@ -158,9 +158,8 @@ class Cluster:
     async def read_at(self, type: KubernetesType[Any], id: pb.Id) -> tuple[pb.Resource | None, int]:
         """Read an object by its name, and the revision of the read, which includes every acknowledged write."""
         namespace = "" if id.tenancy is None else id.tenancy.namespace
-        found = await self.server.call(
-            "GET", type.path(namespace), params={"fieldSelector": f"metadata.name={id.name}"}
-        )
+        params = {"fieldSelector": f"metadata.name={id.name}"}
+        found = await self.server.call("GET", type.path(namespace), params=params, accept=type.accept("List"))
         items = found.get("items") or ()
         return (self.resource(type, items[0]) if items else None), int(found["metadata"]["resourceVersion"])
 

@@ -64,7 +64,7 @@ class Resources(Writing, ResourceApi):
         params = {**watched.params, "limit": str(request.page_size or 500), "continue": request.page_token}
         resources: list[pb.Resource] = []
         while True:
-            found = await self._cluster.server.call("GET", watched.path, params=params)
+            found = await self._cluster.server.call("GET", watched.path, params=params, accept=type.accept("List"))
             made = [resource_of(type, each, self._cluster.type_of_object) for each in found.get("items") or ()]
             resources += [each for each in made if range.matches(resource_key(each))]
             params["continue"] = found["metadata"].get("continue", "")

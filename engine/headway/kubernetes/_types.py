@@ -35,6 +35,8 @@ _CLUSTER_KINDS = frozenset(
         """,
     )
 )
+METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+"""The media type of an answer that has of each object only its metadata."""
 _PLURALS = {"Endpoints": "endpoints"}
 
 MAX_NAME = 253
@@ -55,9 +57,10 @@ class KubernetesType(ResourceType[T], Generic[T]):
         plural: its name in paths, such as ``deployments``.
         has_conditions: True if the statuses of its resources are the conditions in ``status.conditions``.
         crd: its names and its version in its CustomResourceDefinition; None for a type that the cluster has.
+        metadata_only: True if only the metadata of its objects are read.
     """
 
-    __slots__ = ("api_version", "crd", "has_conditions", "plural")
+    __slots__ = ("api_version", "crd", "has_conditions", "metadata_only", "plural")
 
     foreign = True
     own_apply = staticmethod(own_apply)
@@ -73,6 +76,7 @@ class KubernetesType(ResourceType[T], Generic[T]):
         plural: str = "",
         has_conditions: bool = False,
         crd: tuple[Names, Version] | None = None,
+        metadata_only: bool = False,
     ) -> None:
         if scope not in (Scope.NAMESPACE, Scope.CLUSTER):
             raise DeclarationError(f"{kind}: scope must be headway.Scope.NAMESPACE or CLUSTER, not {scope}")
@@ -81,6 +85,7 @@ class KubernetesType(ResourceType[T], Generic[T]):
         self.plural = plural or plural_of(kind)
         self.has_conditions = has_conditions
         self.crd = crd
+        self.metadata_only = metadata_only
 
     def type_problem(self, group: str, version: str, kind: str) -> str | None:
         """Return the problem with the apiVersion or the kind, or None."""
@@ -131,10 +136,14 @@ class KubernetesType(ResourceType[T], Generic[T]):
             parts += ["namespaces", namespace]
         return "/".join([*parts, self.plural, *filter(None, (name, subresource))])
 
+    def accept(self, form: str = "") -> str:
+        """Return the media type of an answer: an object, an event, or a list with the form ``List``."""
+        return METADATA.format(form) if self.metadata_only else "application/json"
+
     def payload_of(self, body: dict[str, Any]) -> bytes:
         """Return the encoded payload of an object's fields but apiVersion, kind and metadata."""
         if issubclass(self.payload, Manifest):
-            return encode(Manifest(json=dumped(body)))
+            return b"" if self.metadata_only else encode(Manifest(json=dumped(body)))
         return payload_of(self.payload, body)
 
     def body_of(self, payload: bytes) -> dict[str, Any]:
@@ -213,7 +222,13 @@ def resource(
 
 @overload
 def builtin(
-    app: App, api_version: str, kind: str, *, scope: Scope | None = None, plural: str = ""
+    app: App,
+    api_version: str,
+    kind: str,
+    *,
+    scope: Scope | None = None,
+    plural: str = "",
+    metadata_only: bool = False,
 ) -> KubernetesType[Manifest]: ...
 @overload
 def builtin(
@@ -227,6 +242,7 @@ def builtin(
     *,
     scope: Scope | None = None,
     plural: str = "",
+    metadata_only: bool = False,
 ) -> KubernetesType[Any]:
     """Declare a type that the cluster has: ``DEPLOYMENT = kubernetes.builtin(app, "apps/v1", "Deployment")``.
 
@@ -236,12 +252,18 @@ def builtin(
         payload: the message class of its objects' fields. Default: `Manifest`, a mapping.
         scope: whether its objects belong to a namespace or to the cluster. Default: as Kubernetes' own kinds.
         plural: its name in paths. Default: the usual plural of the kind.
+        metadata_only: read only the metadata of its objects. The payload is empty, an apply changes labels,
+            annotations and owners of an object that exists, and ``write`` is refused.
 
     Raises DeclarationError, with the correct form.
     """
+    if metadata_only and payload is not Manifest:
+        raise DeclarationError(f"{kind}: metadata_only=True reads no other fields, so leave the message class out")
     group, _, version = str(api_version).rpartition("/")
     wanted = scope or (Scope.CLUSTER if kind in _CLUSTER_KINDS else Scope.NAMESPACE)
     with named_if_declared(payload):
-        declared = KubernetesType(group or CORE, version, kind, payload, scope=wanted, plural=plural)
+        declared = KubernetesType(
+            group or CORE, version, kind, payload, scope=wanted, plural=plural, metadata_only=metadata_only
+        )
         app.add_type(declared)
     return declared

@@ -19,16 +19,18 @@ class Verb(NamedTuple):
     """A verb.
 
     Attributes:
-        name: ``apply``, ``status`` or ``scale``.
+        name: ``apply``, ``status``, ``scale`` or ``delete``.
         manager: the manager of the fields.
         force: take over the fields of other managers.
         replicas: the replicas of a ``scale``.
+        propagation: what becomes of the objects that a deleted one owns.
     """
 
     name: str
     manager: str = ""
     force: bool = False
     replicas: int = 0
+    propagation: str = ""
 
 
 def ask_for(request: pb.Resource, verb: Verb) -> pb.Resource:

@@ -37,7 +37,7 @@ from headway.errors import (
 from headway.kubernetes._errors import ApiStatus, Request, refused_by
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._objects import PARTITION, revision_of
-from headway.kubernetes._types import KubernetesType
+from headway.kubernetes._types import METADATA, KubernetesType
 from headway.resource import (
     Bookmark,
     Change,
@@ -67,8 +67,7 @@ _PATIENCE = 2.0
 _SHORT = 0.5
 """A server that ends a watch sooner is asked again after a delay, in seconds."""
 
-METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""The type of an answer that has of each object only its metadata."""
+METADATA_LIST = METADATA.format("List")
 
 _END = "k8s.io/initial-events-end"
 
@@ -271,9 +270,8 @@ class TypeWatch:
         """Send a snapshot from a server without streamed lists."""
         page: dict[str, str] = {}
         while True:
-            found = await self._server.call(
-                "GET", self._watched.path, params={**self._watched.params, "limit": str(_CHUNK), **page}
-            )
+            params = {**self._watched.params, "limit": str(_CHUNK), **page}
+            found = await self._server.call("GET", self._watched.path, params=params, accept=self._type.accept("List"))
             for object in found.get("items") or ():
                 await self._gather(object)
             page = {"continue": found["metadata"].get("continue", "")}
@@ -298,8 +296,8 @@ class TypeWatch:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds or random.randint(*_LASTS)),  # no secret
         }
-        path = self._watched.path
-        async with self._server.watch(path, params) as lines, aclosing(_events(lines, path)) as events:
+        path, opened = self._watched.path, self._server.watch(self._watched.path, params, accept=self._type.accept())
+        async with opened as lines, aclosing(_events(lines, path)) as events:
             yield events
 
     async def _take(self, kind: str, object: dict[str, Any]) -> None:

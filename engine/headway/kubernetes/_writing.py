@@ -7,7 +7,6 @@ object, from its watches and replies, is tried first. If that is old, the API se
 from __future__ import annotations
 
 import datetime
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from headway.errors import (
     NotFound,
     WrongUid,
 )
+from headway.kubernetes._applied import LastApplied
 from headway.kubernetes._cluster import Cluster, not_found
 from headway.kubernetes._events import Events
 from headway.kubernetes._json import apply_text
@@ -40,7 +40,6 @@ from headway.resource import (
 T = TypeVar("T")
 
 _ATTEMPTS = 8
-_MOST_APPLIED = 10_000
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
@@ -52,7 +51,7 @@ class Writing:
     def __init__(self, cluster: Cluster, unresolved: Unresolved) -> None:
         self._cluster = cluster
         self._unresolved = unresolved
-        self._applied = _Applied()
+        self._applied = LastApplied()
         self._events = Events(cluster)
 
     async def write(self, _call: Call, request: pb.WriteRequest, /) -> pb.WriteResponse:
@@ -66,8 +65,14 @@ class Writing:
         type, id = self._named(resource.id)
         verb = taken_verb(resource.metadata)
         if verb is not None:
-            verbs = {"apply": self._apply, "status": self._update_status, "scale": self._scale}
+            verbs = {
+                "apply": self._apply,
+                "status": self._update_status,
+                "scale": self._scale,
+                "delete": self._delete_with,
+            }
             return await verbs[verb.name](request.fence, type, resource, verb)
+        self._check_whole(type)
         object = object_of(type, resource)
         await self._complete_owner(object)
         if resource.version:
@@ -168,28 +173,32 @@ class Writing:
         """Delete an object at the version that is known here, or at the given one."""
         self._check_store(request.store_id)
         type, id = self._named(request.id)
+        return await self._delete(request.fence, type, id, request.version)
+
+    async def _delete(
+        self, fence: pb.Fence | None, type: KubernetesType[Any], id: pb.Id, version: str, propagation: str = ""
+    ) -> pb.DeleteResponse:
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if propagation:
+            options["propagationPolicy"] = propagation
 
         async def remove(known: pb.Resource | None) -> pb.DeleteResponse:
             if known is None or known.id is None or (id.uid and known.id.uid != id.uid):
                 return await self._absent(type, id)
-            version = request.version or known.version
-            preconditions = {"uid": known.id.uid, "resourceVersion": version}
-            body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+            sent = Sent(type, known.id, version or known.version)
+            body = {**options, "preconditions": {"uid": known.id.uid, "resourceVersion": sent.version}}
             try:
-                made = await self._send(
-                    request.fence, Sent(type, known.id, version), "DELETE", id_path(type, id), body, ""
-                )
+                made = await self._send(fence, sent, "DELETE", id_path(type, id), body, "")
             except NotFound:
                 return await self._absent(type, id)
             if made.get("kind") == type.name.kind and made["metadata"].get("finalizers"):
                 left = self._cluster.resource(type, made)
                 return pb.DeleteResponse(resource=left, position=self._position(int(left.version)))
-            with self._unresolved.following(request.fence, Sent(type, known.id, version)):
+            with self._unresolved.following(fence, sent):
                 return await self._absent(type, id)
 
-        if request.version:
-            known = await self._cluster.read(type, id)
-            return await remove(known)
+        if version:
+            return await remove(await self._cluster.read(type, id))
         return await self._try(type, id, remove)
 
     async def _absent(self, type: KubernetesType[Any], id: pb.Id) -> pb.DeleteResponse:
@@ -235,6 +244,7 @@ class Writing:
             if known is None:
                 if id.uid:
                     raise not_found(type, id)
+                self._check_whole(type)
                 sent = Sent(type, id, "", object, verb.manager)
                 made = await self._send(fence, sent, "POST", id_path(type, collection_of(id)), object, verb.manager)
                 with self._unresolved.following(fence, sent):
@@ -341,6 +351,17 @@ class Writing:
             resource=found, position=self._position(revision), unchanged=found.version == resource.version
         )
 
+    async def _delete_with(
+        self, fence: pb.Fence | None, type: KubernetesType[Any], resource: pb.Resource, verb: Verb
+    ) -> pb.WriteResponse:
+        id = resource.id
+        assert id is not None
+        reply = await self._delete(fence, type, id, "", verb.propagation)
+        left = reply.resource
+        if left is None or left.id is None or left.id.uid != id.uid:
+            left, resource.version = resource, ""
+        return pb.WriteResponse(resource=left, position=reply.position)
+
     # Shared.
 
     async def _try(
@@ -419,42 +440,19 @@ class Writing:
             raise InvalidArgument(f"{type.name}: {problem}")
         return type, id
 
+    def _check_whole(self, type: KubernetesType[Any]) -> None:
+        if type.metadata_only:
+            raise InvalidArgument(
+                f"{type.name} is declared with metadata_only=True, so a write would empty its objects: apply labels, "
+                "annotations and owners to those that exist, delete them, or declare the type without it"
+            )
+
     def _check_store(self, store_id: str) -> None:
         if store_id and self._cluster.store_id and store_id != self._cluster.store_id:
             raise Fenced(f"the cluster is now {self._cluster.store_id}, no longer {store_id}")
 
     def _position(self, revision: int) -> pb.Position:
         return self._cluster.position(revision).message()
-
-
-def _without_status(type: KubernetesType[Any], resource: pb.Resource) -> dict[str, Any]:
-    body = type.body_of(resource.data.value) if resource.data is not None else {}
-    return {name: value for name, value in body.items() if name != "status"}
-
-
-class _Applied:
-    """What was applied last to each object. The same again needs no call while the object has not changed since."""
-
-    def __init__(self) -> None:
-        self._last: OrderedDict[object, tuple[object, pb.Resource]] = OrderedDict()
-
-    def note(self, key: object, asked: object, stored: pb.Resource) -> None:
-        """Remember an apply and what it has stored."""
-        self._last[key] = asked, stored
-        self._last.move_to_end(key)
-        if len(self._last) > _MOST_APPLIED:
-            self._last.popitem(last=False)
-
-    def holds(self, type: KubernetesType[Any], key: object, asked: object, known: pb.Resource) -> bool:
-        """Return True if the same was applied, and nothing but the status has changed since."""
-        before, stored = self._last.get(key, (None, None))
-        if stored is None or before != asked or stored.id != known.id:
-            return False
-        return known.version == stored.version or (
-            known.metadata == stored.metadata
-            and known.owner == stored.owner
-            and _without_status(type, known) == _without_status(type, stored)
-        )
 
 
 def _manager(fence: pb.Fence | None) -> str:
