@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import yaml
 
+from headway import kubernetes
 from headway.base import wall_time
+from headway.errors import InvalidArgument
 from tests.helpers.kube_server import KubeServer
 from tests.kubernetes.connected import kubeconfig
 from tests.test_docs import program_of
@@ -133,6 +136,37 @@ async def test_guides_program_runs_with_the_rights_that_the_command_prints(
         assert "It is not stored" in asked(at, "why", "website", "shop.example", "--namespace", namespace)
         assert asked(at, "why", "--stuck") == ""
         assert "blog" in asked(at, "retry", "website", "blog", "--namespace", namespace)
+
+
+async def test_a_program_works_with_rights_in_one_namespace_alone(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
+    other = kube.new_namespace()
+    apply(kube, namespace, printed(tmp_path, "crd", "websites:app"))
+    options = ("--namespace", namespace, "--name", namespace, "--only-namespace")
+    rights = printed(tmp_path, "rbac", "websites:app", *options)
+    apply(kube, namespace, rights)
+    file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, namespace))
+    with kube.client() as client, running_program(tmp_path, file, "--only-namespace") as log:
+        site = {"apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": "blog"}}
+        body = {**site, "spec": {"image": "web:1", "replicas": 2}}
+        for each in (other, namespace):
+            sites = f"/apis/example.org/v1/namespaces/{each}/websites"
+            await until(lambda: client.post(sites, json=body).status_code in (201, 409), log)  # noqa: B023  # at once
+        deployments = "/apis/apps/v1/namespaces/{}/deployments/blog"
+        await until(lambda: client.get(deployments.format(namespace)).is_success, log)
+        assert client.get(deployments.format(other)).status_code == 404
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import websites  # type: ignore[import-not-found]  # the guide's program
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("websites", None)
+    opened = kubernetes.open_cluster(websites.app, kubeconfig=file, only_namespace=True)
+    async with opened as engine:
+        with pytest.raises(InvalidArgument, match=f"namespace '{other}' must be '{namespace}'"):
+            await engine.client.write(websites.DEPLOYMENT.new("blog", namespace=other))
 
 
 def test_only_this_machine_can_ask_a_process(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def kubernetes() -> None:
 @click.option("--kubeconfig", metavar="FILE", help="Where the cluster is. By default as kubectl finds it, or the Pod.")
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig. By default its current one.")
 @click.option("--namespace", help="The namespace of the leases. By default that of the Pod, or of the context.")
+@click.option("--only-namespace", is_flag=True, help="Read and watch the objects of that namespace alone.")
 @click.option(
     "--listen",
     multiple=True,
@@ -49,6 +50,7 @@ def run_(
     kubeconfig: str | None,
     context: str | None,
     namespace: str | None,
+    only_namespace: bool,
     listen: Sequence[str],
     options: ProcessOptions,
 ) -> None:
@@ -77,6 +79,7 @@ def run_(
             kubeconfig=kubeconfig,
             context=context,
             namespace=namespace,
+            only_namespace=only_namespace,
             process=options.process,
             report=report,
             timing=Timing(hard_exit=options.hard_exit),

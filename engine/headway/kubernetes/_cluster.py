@@ -15,7 +15,7 @@ from headway.kubernetes._http import ApiServer
 from headway.kubernetes._objects import PARTITION, id_path, resource_of, revision_of
 from headway.kubernetes._types import CORE, KubernetesType
 from headway.kubernetes._watch import METADATA_LIST, TypeWatch
-from headway.resource import Key, Position, Registry, TypeName, Within, pb, resource_key, type_name
+from headway.resource import Key, Position, Registry, TypeName, Within, pb, resource_key, selected, type_name
 
 _MOST_REPLIED = 1_000
 _CLUSTER = "/api/v1/namespaces/kube-system"
@@ -26,6 +26,7 @@ class Cluster:
 
     Args:
         namespace: the namespace of the program's leases.
+        only_namespace: True if objects of other namespaces are left alone.
 
     Attributes:
         server: the API server.
@@ -33,10 +34,11 @@ class Cluster:
         store_id: the uid of the namespace kube-system, which stands for the cluster; empty before `identify`.
     """
 
-    def __init__(self, server: ApiServer, registry: Registry, namespace: str) -> None:
+    def __init__(self, server: ApiServer, registry: Registry, namespace: str, *, only_namespace: bool = False) -> None:
         self.server = server
         self.registry = registry
         self.namespace = namespace
+        self._everywhere = namespace if only_namespace else "*"
         self.store_id = ""
         self._identified = 0.0
         self._last: dict[tuple[TypeName, Within], TypeWatch] = {}
@@ -76,6 +78,19 @@ class Cluster:
         if found is None:
             found = next((each for each in self.registry if each.kind == (group or CORE, kind)), None)
         return found if isinstance(found, KubernetesType) else None
+
+    def range(self, tenancy: pb.Tenancy | None, name_prefix: str, selector: str) -> Within:
+        """Return the objects that a request asks for."""
+        asked = "" if tenancy is None else tenancy.namespace
+        namespace = self._everywhere if asked in ("", "*") else asked
+        return Within("*", namespace, name_prefix, selected(selector))
+
+    def namespace_problem(self, id: pb.Id) -> str | None:
+        """Return the problem with the namespace of an object, or None. What is not watched would be cached for ever."""
+        namespace = "" if id.tenancy is None else id.tenancy.namespace
+        if self._everywhere in ("*", namespace):
+            return None
+        return f"namespace {namespace!r} must be {self._everywhere!r}: the program has only_namespace=True"
 
     def position(self, revision: int) -> Position:
         """Return a revision as a position in this cluster."""

@@ -24,7 +24,7 @@ from headway.kubernetes._leases import Leases
 from headway.kubernetes._resources import Resources
 from headway.kubernetes._types import KubernetesType
 from headway.kubernetes._unresolved import Unresolved
-from headway.resource import Registry, is_builtin, position
+from headway.resource import Registry, Scope, is_builtin, position
 from headway.rpc import InProcessChannel
 
 _SAME = 60.0
@@ -70,10 +70,12 @@ async def open_channel(
     registry: Registry,
     namespace: str,
     warn: Callable[[str], object] = lambda _: None,
+    *,
+    only_namespace: bool = False,
     **options: Any,
 ) -> AsyncIterator[ClusterChannel]:
     """Open a channel to the objects of a cluster."""
-    cluster = Cluster(server, registry, namespace)
+    cluster = Cluster(server, registry, namespace, only_namespace=only_namespace)
     await cluster.identify()
     unresolved = Unresolved(cluster, warn)
     channel = ClusterChannel(Resources(cluster, unresolved), Leases(cluster, unresolved), Store(cluster), **options)
@@ -89,6 +91,7 @@ async def open_cluster(
     kubeconfig: str | PathLike[str] | None = None,
     context: str | None = None,
     namespace: str | None = None,
+    only_namespace: bool = False,
     **options: Unpack[ProcessOptions],
 ) -> AsyncIterator[Engine]:
     """``async with headway.kubernetes.open_cluster(app) as engine: ...``
@@ -102,6 +105,7 @@ async def open_cluster(
             environment variable KUBECONFIG, or ``~/.kube/config``.
         context: the context of that file. Default: its current one.
         namespace: the namespace of the leases. Default: that of the Pod or of the context.
+        only_namespace: read and watch the objects of this namespace alone, with rights in it alone.
         report, timing, process, journal, tracing, gc_freeze, extensions: as for `headway.open_workers`.
 
     Raises:
@@ -118,6 +122,8 @@ async def open_cluster(
                 f"{each.name} is no type of Kubernetes: declare it by headway.kubernetes.resource(...) or "
                 "builtin(...), or run its controllers on a store of Headway"
             )
+        if only_namespace and isinstance(each, KubernetesType) and each.scope is Scope.CLUSTER:
+            raise DeclarationError(f"only_namespace: {each.name} belongs to the cluster, and to no namespace")
     report = report_of(options.get("report"))
 
     def warned(text: str) -> None:
@@ -128,7 +134,9 @@ async def open_cluster(
 
     async with (
         ApiServer(config, on_warning=warned) as server,
-        open_channel(server, registry, config.namespace, warned, report=failed) as channel,
+        open_channel(
+            server, registry, config.namespace, warned, only_namespace=only_namespace, report=failed
+        ) as channel,
         open_workers(channel, *apps, **options) as engine,
     ):
         yield engine

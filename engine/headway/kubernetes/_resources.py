@@ -27,12 +27,10 @@ from headway.resource import (
     EndOfSnapshot,
     ScopeConfirmed,
     StreamItem,
-    Within,
     pb,
     position,
     resource_id,
     resource_key,
-    selected,
     type_name,
 )
 
@@ -59,7 +57,7 @@ class Resources(Writing, ResourceApi):
     async def list(self, call: Call, request: pb.ListRequest, /) -> pb.ListResponse:
         """Return the resources of a type, or one page of them."""
         type = self._cluster.type_of(request.type)
-        range = _range(request.tenancy, request.name_prefix, request.metadata_filter)
+        range = self._cluster.range(request.tenancy, request.name_prefix, request.metadata_filter)
         watched = Watched(type, range)
         params = {**watched.params, "limit": str(request.page_size or 500), "continue": request.page_token}
         resources: list[pb.Resource] = []
@@ -112,7 +110,7 @@ class Resources(Writing, ResourceApi):
             async with aclosing(_of_no_object(cluster, asked, request)) as nothing:
                 yield nothing
             return
-        range = _range(request.tenancy, request.name_prefix, request.metadata_filter)
+        range = cluster.range(request.tenancy, request.name_prefix, request.metadata_filter)
         resume = position(request.resume_after)
         watch = TypeWatch(
             cluster.server,
@@ -170,8 +168,3 @@ async def _of_no_object(cluster: Cluster, asked: _Asked, request: pb.WatchListRe
         if revision < asked.wanted:
             revision = await cluster.now()
             yield Bookmark(cluster.position(revision))
-
-
-def _range(tenancy: pb.Tenancy | None, name_prefix: str, selector: str) -> Within:
-    namespace = "" if tenancy is None else tenancy.namespace
-    return Within("*", namespace or "*", name_prefix, selected(selector))

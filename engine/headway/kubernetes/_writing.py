@@ -435,7 +435,7 @@ class Writing:
         if id is None:
             raise InvalidArgument("id is required")
         type = self._cluster.type_of(id.type)
-        problem = type.name_problem(id.name)
+        problem = type.name_problem(id.name) or self._cluster.namespace_problem(id)
         if problem:
             raise InvalidArgument(f"{type.name}: {problem}")
         return type, id
