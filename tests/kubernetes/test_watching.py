@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from headway.errors import FailedPrecondition, HistoryCompacted, NotFound, StoreChanged
+from headway import kubernetes
+from headway.errors import FailedPrecondition, HistoryCompacted, NotFound, PayloadError, StoreChanged
 from headway.kubernetes import KubernetesType, _watch
 from headway.kubernetes._objects import resource_of
 from headway.kubernetes._watch import TypeWatch, Watched
@@ -331,3 +332,38 @@ async def test_a_history_that_is_gone_is_said(kube: KubeServer, namespace: str, 
             watch = new_watch(server, type, Within(namespace=namespace), resume=int(made.version) - 1)
             with trio.fail_after(SOON), pytest.raises(HistoryCompacted):
                 await read_on(watch)
+
+
+async def test_an_object_with_too_many_levels_stops_no_other(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    program = Program()
+    type = kubernetes.builtin(program.app, "apps/v1", "ControllerRevision")
+    levels = 3000
+    deep = '{"a":' * levels + "1" + "}" * levels
+
+    def revision(name: str, data: str) -> str:
+        return f'{{"metadata":{{"name":"{name}"}},"revision":1,"data":{data}}}'
+
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        path = f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
+        with kube.client() as person:
+
+            def make(name: str, data: str) -> None:
+                headers = {"Content-Type": "application/json"}
+                person.post(path, content=revision(name, data), headers=headers).raise_for_status()
+
+            make("deep", deep)
+            make("flat", '{"a": ["[{", "\\"]"]}')
+            watch = new_watch(server, type, Within(namespace=namespace))
+            async with begun(watch) as items:
+                make("deeper", deep)
+                make("last", "{}")
+                with trio.fail_after(SOON):
+                    assert [told(await anext(items)) for _ in range(2)] == [[("deeper", False)], [("last", False)]]
+        readable: dict[str, object] = {}
+        for name in ("deep", "deeper", "flat", "last"):
+            found = await client.read(type, name, namespace=namespace)
+            try:
+                readable[name] = found.data["data"]
+            except PayloadError:
+                readable[name] = None
+        assert readable == {"deep": None, "deeper": None, "flat": {"a": ["[{", '"]']}, "last": {}}

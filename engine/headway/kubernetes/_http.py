@@ -16,6 +16,7 @@ from headway._version import VERSION
 from headway.api import Code, LimitedWaits, NotBegun
 from headway.errors import HeadwayError, Unauthenticated
 from headway.kubernetes._credentials import Credential, Credentials
+from headway.kubernetes._deep_json import parsed
 from headway.kubernetes._errors import Limited, Request, failed, no_api_server, refused, tls_error, too_large, uncertain
 from headway.kubernetes._kubeconfig import ClusterConfig
 
@@ -106,7 +107,7 @@ class ApiServer:
         stack, answer = await self._sent(request, params, headers, content, seconds)
         async with stack:
             try:
-                return json.loads(answer.content)
+                return parsed(answer.content)
             except ValueError as error:
                 text = f"{self._where} answered {request} with something else than JSON"
                 raise uncertain(request, Code.INTERNAL, text) from error

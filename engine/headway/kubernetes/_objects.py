@@ -113,7 +113,8 @@ def _payload(type: KubernetesType[Any], object: dict[str, Any]) -> bytes:
     """Return the payload of an object. One that does not fit its class does not decode, and stops no other object."""
     try:
         return type.payload_of(object)
-    except (PayloadError, RecursionError):
+    except (PayloadError, RecursionError, TypeError):
+        # A TypeError is for what is too deep, and so no JSON here.
         return UNREADABLE
 
 

@@ -14,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -34,6 +33,7 @@ from headway.errors import (
     StoreChanged,
     Unauthenticated,
 )
+from headway.kubernetes._deep_json import parsed
 from headway.kubernetes._errors import ApiStatus, Request, refused_by
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._objects import PARTITION, revision_of
@@ -425,7 +425,7 @@ class TypeWatch:
 async def _events(lines: AsyncIterator[bytes], path: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """Yield the events of a watch. Raises the error that one of them is."""
     async for line in lines:
-        event = json.loads(line)
+        event = parsed(line)
         if event["type"] == "ERROR":
             raise refused_by(ApiStatus(event["object"], 500), Request("GET", path, "the API server"))
         yield event["type"], event["object"]
