@@ -16,6 +16,8 @@ KUBE := .venv/kube/kube-apiserver
 # It takes minutes of processor time, so every checkout of one user shares the one of a version.
 KUBE_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway
 KUBE_KEY = kube-apiserver-$(shell cat tests/kubernetes/main.go tests/kubernetes/go.sum | sha256sum | cut -c1-16)
+KUBECTL := .venv/kube/kubectl
+KUBECTL_KEY = kubectl-$(shell cat tests/kubernetes/kubectl/main.go tests/kubernetes/kubectl/go.sum | sha256sum | cut -c1-16)
 GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
@@ -154,14 +156,22 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-kube: $(KUBE) ## the real Kubernetes API server for the tests, of the version in tests/kubernetes/go.mod; needs Go, takes minutes once
+kube: $(KUBE) $(KUBECTL) ## the real Kubernetes API server and kubectl for the tests, of the version in tests/kubernetes/go.mod; needs Go, takes minutes once
 
 $(KUBE): tests/kubernetes/main.go tests/kubernetes/go.mod tests/kubernetes/go.sum
 	@mkdir -p $(@D) $(KUBE_CACHE)
 	@if [ ! -x $(KUBE_CACHE)/$(KUBE_KEY) ]; then \
 	  echo 'building the Kubernetes API server for the tests, which takes minutes once'; \
 	  cd tests/kubernetes && go build -trimpath -ldflags='-s -w' -o $(KUBE_CACHE)/$(KUBE_KEY) . ; fi
-	@cp $(KUBE_CACHE)/$(KUBE_KEY) $@
+	@cp -f $(KUBE_CACHE)/$(KUBE_KEY) $@
+
+# After the other one, which has compiled most of its packages.
+$(KUBECTL): tests/kubernetes/kubectl/main.go tests/kubernetes/kubectl/go.mod tests/kubernetes/kubectl/go.sum | $(KUBE)
+	@mkdir -p $(@D) $(KUBE_CACHE)
+	@if [ ! -x $(KUBE_CACHE)/$(KUBECTL_KEY) ]; then \
+	  echo 'building kubectl for the tests, which takes a minute once'; \
+	  cd tests/kubernetes/kubectl && go build -trimpath -ldflags='-s -w' -o $(KUBE_CACHE)/$(KUBECTL_KEY) . ; fi
+	@cp -f $(KUBE_CACHE)/$(KUBECTL_KEY) $@
 
 # Without Go, or its modules, the tests that need an API server are skipped.
 any-kube:

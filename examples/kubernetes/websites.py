@@ -39,7 +39,7 @@ class Status:
         ready: how many replicas are ready.
     """
 
-    ready: int = field(1, kind="int32")
+    ready: int | None = field(1, kind="int32")
 
 
 @headway.message
@@ -58,7 +58,12 @@ WEBSITE = kubernetes.resource(
     "Website",
     Website,
     short_names=["site"],
-    columns={"HOST": ".spec.host", "WANTED": ".spec.replicas", "READY": ".status.ready"},
+    columns={
+        "HOST": ".spec.host",
+        "WANTED": ".spec.replicas",
+        "READY": ".status.ready",
+        "STATUS": '.status.conditions[?(@.type=="Ready")].reason',
+    },
     scale=kubernetes.Scale(".spec.replicas", ".status.ready"),
     schema=kubernetes.Hints(
         required=["spec.image"],
@@ -89,30 +94,30 @@ def operator(dns: Dns) -> headway.App:
         site = rt.resource(request)
         if site is None:
             return
-        async with rt.finalizer(site, FINALIZER) as guarded:
+        async with (
+            rt.conditions(site, failure="Ready") as conditions,
+            rt.finalizer(site, FINALIZER) as guarded,
+        ):
             site = guarded.resource
-            if guarded.cleaning_up:
+            if guarded.alive:
+                for type in OWNED:
+                    async with rt.outputs(type, owner=site) as wanted:
+                        if (body := body_of(type, site)) is not None:
+                            data = kubernetes.manifest(body)
+                            await wanted.apply(site.name, data, metadata=labels_of(site), force=True)
+                if site.data.spec.host:
+                    await dns.put(*record_of(rt, site), site.data.spec.host)
+                else:
+                    await dns.remove(*record_of(rt, site))
+                ready, replicas = ready_replicas(rt, site), site.data.spec.replicas or 0
+                said, is_ready = f"{ready} of {replicas} replicas are ready", ready >= replicas
+                if ready != site.data.status.ready:
+                    site.data.status.ready = ready
+                    await kubernetes.update_status(rt, site)
+                    rt.event(site, "Scaled", said)
+                conditions.set("Ready", is_ready, said, reason="Available" if is_ready else "Progressing")
+            elif guarded.cleaning_up:
                 await dns.remove(*record_of(rt, site))
-        if not guarded.alive:
-            return
-        async with rt.conditions(site, failure="Ready") as conditions:
-            for type in OWNED:
-                async with rt.outputs(type, owner=site) as wanted:
-                    if (body := body_of(type, site)) is not None:
-                        data = kubernetes.manifest(body)
-                        await wanted.apply(site.name, data, metadata=labels_of(site), force=True)
-            if site.data.spec.host:
-                await dns.put(*record_of(rt, site), site.data.spec.host)
-            else:
-                await dns.remove(*record_of(rt, site))
-            ready, replicas = ready_replicas(rt, site), site.data.spec.replicas or 0
-            if ready != site.data.status.ready:
-                site.data.status.ready = ready
-                await kubernetes.update_status(rt, site)
-                rt.event(site, "Scaled", f"{ready} of {replicas} replicas are ready")
-            is_ready = ready >= replicas
-            reason = "Available" if is_ready else "Progressing"
-            conditions.set("Ready", is_ready, f"{ready} of {replicas} replicas are ready", reason=reason)
 
     return app
 

@@ -27,16 +27,17 @@ from tests.helpers.etcd_server import ROOT, EtcdMember, free_ports, need_etcd
 from tests.helpers.server_process import ServerProcess
 
 BUILT = ROOT / ".venv/kube/kube-apiserver"
-NO_KUBE = "no Kubernetes API server: install Go and run `make kube`"
+KUBECTL = ROOT / ".venv/kube/kubectl"
+NO_KUBE = "no Kubernetes API server, or no kubectl: install Go and run `make kube`"
 READY = 60.0
 # The token of each user: the first belongs to system:masters and may do everything, the other has no rights.
 ADMIN, BOB = "admin", "bob"
 
 
-def need_kube() -> Path:
+def need_kube(binary: Path = BUILT) -> Path:
     """Return the binary. Without one, skip the test, or fail it if HEADWAY_NEEDS_KUBE is set, as it is in CI."""
-    if BUILT.exists():
-        return BUILT
+    if binary.exists():
+        return binary
     if os.environ.get("HEADWAY_NEEDS_KUBE"):
         pytest.fail(NO_KUBE, pytrace=False)
     pytest.skip(NO_KUBE)
