@@ -1,0 +1,228 @@
+"""The stream of a watch of a `ModelServer`."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
+
+import trio
+
+from headway.errors import HeadwayError
+from headway.testing.kubernetes._cluster import Commit, ModelCluster, Name, Object, Target
+from headway.testing.kubernetes._kinds import Kind
+from headway.testing.kubernetes._refused import Refused, expired, of, too_large
+from headway.testing.kubernetes._values import selects
+
+_BOOKMARKS = 60.0
+_BEFORE_END = 2.0
+_LONGEST = 1800.0
+_PATIENCE = 3.0
+"""The seconds for which a server waits until its cache has a revision."""
+
+_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+class Cache:
+    """The watch cache of a server.
+
+    Attributes:
+        floor: the revision from which on it has the history.
+        delay: called with the type of each event; it returns the seconds for which the event is held back.
+    """
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self.cluster = cluster
+        self.delay: Callable[[Kind], float] = lambda _: 0.0
+        self._held: int | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew at the present state."""
+        self.floor, self._held = self.cluster.revision, None
+        self._progress: dict[tuple[str, str], int] = {}
+
+    def hold(self) -> None:
+        """Stay behind, at the present revision, until `release`."""
+        self._held = self.visible
+
+    def release(self) -> None:
+        """Catch up."""
+        self._held = None
+        self.cluster.wake()
+
+    def evict(self) -> None:
+        """Forget the history: a watch from an older revision gets 410."""
+        self.floor = self.visible
+
+    @property
+    def visible(self) -> int:
+        """The revision up to which it is."""
+        return self.cluster.revision if self._held is None else self._held
+
+    def note_read(self, kind: Kind) -> None:
+        """Note a consistent read, after which a bookmark of the type is current."""
+        self._progress[kind.group, kind.plural] = self.visible
+
+    async def caught_up(self, wanted: int) -> int:
+        """Wait until the caches have a revision, and return theirs. Raises Refused if that takes too long."""
+        with trio.move_on_after(_PATIENCE):
+            while self.visible < wanted:
+                await self.cluster.moved.wait()
+        if self.visible < wanted:
+            raise too_large(wanted, self.visible)
+        return self.visible
+
+    def bookmark_of(self, kind: Kind, least: int) -> int:
+        """Return the revision that the cache of a type has processed."""
+        return max(least, self._progress.get((kind.group, kind.plural), 0))
+
+
+class Selection:
+    """What a list or a watch selects of a type. Raises Refused for a selector that is invalid."""
+
+    def __init__(self, target: Target, params: Mapping[str, str]) -> None:
+        self.kind = target.kind
+        self.labels = params.get("labelSelector", "")
+        self.fields = dict(each.split("=", 1) for each in params.get("fieldSelector", "").split(",") if each)
+        self._namespace, self._name = target.namespace, target.name
+        if wrong := self.fields.keys() - set(_FIELDS):
+            raise of(400, "BadRequest", f"field label not supported: {min(wrong)}")
+        try:
+            selects(self.labels, {})
+        except ValueError as error:
+            raise of(400, "BadRequest", f"unable to parse requirement: {error}") from error
+
+    def has(self, name: Name, object: Object | None) -> bool:
+        """Return True if an object is selected."""
+        if object is None or name[:2] != (self.kind.group, self.kind.plural):
+            return False
+        if self._namespace and name.namespace != self._namespace:
+            return False
+        own = {"metadata.name": name.name, "metadata.namespace": name.namespace}
+        if any(own[key] != value for key, value in self.fields.items()):
+            return False
+        return selects(self.labels, object["metadata"].get("labels") or {})
+
+
+class Stream:
+    """The lines of a watch, which is a part of what its server's cache has."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        path: str,
+        selection: Selection,
+        seen: Callable[[Object], Object],
+        params: Mapping[str, str],
+    ) -> None:
+        self.path = path
+        self._cache = cache
+        self._cluster = cache.cluster
+        self._selection = selection
+        self._seen = seen
+        self._bookmarks = params.get("allowWatchBookmarks") == "true"
+        self._version = params.get("resourceVersion", "")
+        self._initial = params.get("sendInitialEvents") == "true"
+        self._lines = deque[bytes]()
+        self._begun = self._ended = False
+        self._error: HeadwayError | None = None
+        self._at = 0
+        # What a consistent read must have, for a list as a part of the watch.
+        self._wanted = int(self._version or self._cluster.revision)
+        now = trio.current_time()
+        self._deadline = now + float(params.get("timeoutSeconds") or _LONGEST)
+        self._next = self._after(now)
+
+    def end(self, error: HeadwayError | None) -> None:
+        """End the stream, cleanly or by an error."""
+        if not self._ended:
+            self._ended, self._error = True, error
+            self._cluster.wake()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._begun and not self._ended:
+            self._begun = True
+            try:
+                await self._begin()
+            except Refused as error:
+                self._put("ERROR", error.status)
+                self._ended = True
+        while not self._lines:
+            if self._error is not None:
+                raise self._error
+            if self._ended or not self._gather():
+                raise StopAsyncIteration
+            if not self._lines:
+                await self._wait()
+            elif (seconds := self._cache.delay(self._selection.kind)) > 0:
+                await trio.sleep(seconds)
+        return self._lines.popleft()
+
+    async def _begin(self) -> None:
+        cache, kind = self._cache, self._selection.kind
+        if self._initial or self._version in ("", "0"):
+            self._at = await cache.caught_up(self._wanted) if self._initial else cache.visible
+            for name, each in self._cluster.at(self._at, kind).items():
+                if self._selection.has(name, each):
+                    self._put("ADDED", self._seen(each))
+            if self._initial and self._bookmarks:
+                cache.note_read(kind)
+                self._bookmark(self._at, {"k8s.io/initial-events-end": "true"})
+        else:
+            self._at = int(self._version)
+            if self._at < cache.floor:
+                raise expired(f"too old resource version: {self._at} ({cache.floor})")
+
+    def _gather(self) -> bool:
+        """Take what the cache has. Return False at the end of the watch."""
+        kind, now = self._selection.kind, trio.current_time()
+        if self._cluster.kinds.get((kind.group, kind.version, kind.plural)) is not kind:
+            return False
+        latest = self._cache.visible
+        for commit in self._commits(latest):
+            self._take(commit)
+        if self._bookmarks and now >= self._next:
+            self._next = self._after(now)
+            self._bookmark(self._cache.bookmark_of(kind, self._at), {})
+        return now < self._deadline or bool(self._lines)
+
+    def _commits(self, latest: int) -> Iterator[Commit]:
+        log = self._cluster.log
+        start = bisect_right(log, self._at, key=lambda each: each.revision)
+        return iter(log[start : bisect_right(log, latest, key=lambda each: each.revision)])
+
+    def _take(self, commit: Commit) -> None:
+        before = self._selection.has(commit.name, commit.before)
+        now = self._selection.has(commit.name, commit.object)
+        if commit.name[:2] == (self._selection.kind.group, self._selection.kind.plural):
+            self._at = commit.revision
+        if now and commit.object is not None:
+            self._put("MODIFIED" if before else "ADDED", self._seen(commit.object))
+        elif before and commit.before is not None:
+            meta = {**commit.before["metadata"], "resourceVersion": str(commit.revision)}
+            self._put("DELETED", self._seen({**commit.before, "metadata": meta}))
+
+    async def _wait(self) -> None:
+        until = min(self._deadline, self._next if self._bookmarks else math.inf)
+        with trio.move_on_at(until):
+            await self._cluster.moved.wait()
+
+    def _after(self, now: float) -> float:
+        """Return when the next bookmark is due."""
+        before_end = self._deadline - _BEFORE_END
+        return before_end if now < before_end < now + _BOOKMARKS else now + _BOOKMARKS
+
+    def _bookmark(self, revision: int, annotations: Mapping[str, str]) -> None:
+        kind = self._selection.kind
+        meta = {"resourceVersion": str(revision), **({"annotations": annotations} if annotations else {})}
+        self._put("BOOKMARK", self._seen({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}))
+
+    def _put(self, kind: str, object: Mapping[str, object]) -> None:
+        self._lines.append(json.dumps({"type": kind, "object": object}).encode())

@@ -1,0 +1,393 @@
+"""The services of headway.kubernetes on the model of the API server, in virtual time, and the model's faults."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.engine import Engine, open_workers
+from headway.errors import AlreadyExists, Conflict, HeadwayError, HistoryCompacted, NotFound, PermissionDenied
+from headway.kubernetes._errors import ApiStatus, Request, refused_by
+from headway.kubernetes._open import open_channel
+from headway.testing.kubernetes import (
+    CallFault,
+    Denied,
+    Effect,
+    Front,
+    ModelCluster,
+    ModelServer,
+    collect_garbage,
+    end_namespaces,
+)
+from tests.kubernetes.connected import Program, deployment
+
+MERGE = "application/merge-patch+json"
+MAPS = "/api/v1/namespaces/default/configmaps"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+
+
+@pytest.fixture
+async def cluster(autojump_clock: MockClock) -> ModelCluster:
+    return ModelCluster(random.Random(1))
+
+
+@pytest.fixture
+async def model(cluster: ModelCluster) -> ModelServer:
+    return ModelServer(cluster)
+
+
+def config_map(name: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more}, "data": {"replicas": "2"}}
+
+
+# --- Services -----------------------------------------------------------------
+
+
+def rollouts() -> Program:
+    """A controller that applies a Deployment for each ConfigMap."""
+    program = Program()
+
+    @program.app.controller(
+        manages=program.config_map, watches=[headway.watch(program.deployment, headway.mappers.owner())]
+    )
+    async def rollouts(rt: headway.Runtime, request: headway.Request[Any]) -> None:
+        config = rt.cache.get(program.config_map, request.id)
+        if config is not None:
+            wanted = deployment(int(config.data["data"]["replicas"]))
+            await rt.client.apply(program.deployment.new(config.name, wanted, namespace="default", owner=config))
+
+    return program
+
+
+@asynccontextmanager
+async def running(server: ModelServer | Front, program: Program) -> AsyncIterator[Engine]:
+    async with (
+        open_channel(server, program.app.registry, "default") as channel,  # type: ignore[arg-type]  # the same methods
+        open_workers(channel, program.app) as engine,
+    ):
+        yield engine
+
+
+async def replicas_of(model: ModelServer) -> dict[str, int]:
+    found = await model.call("GET", DEPLOYMENTS)
+    return {each["metadata"]["name"]: each["spec"]["replicas"] for each in found["items"]}
+
+
+async def test_controller_works_through_a_cut_stream_and_a_lost_answer(
+    autojump_clock: MockClock, model: ModelServer
+) -> None:
+    program, lost = rollouts(), list[str]()
+
+    def lose_first_deployment(method: str, path: str) -> CallFault | None:
+        if method == "POST" and path == DEPLOYMENTS and not lost:
+            lost.append(path)
+            return CallFault(Effect.NOW)
+        return None
+
+    model.on_call = lose_first_deployment
+    async with running(model, program) as engine:
+        await engine.wait_idle()
+        await model.call("POST", MAPS, body=config_map("web"))
+        await engine.wait_idle()
+        assert lost
+        assert await replicas_of(model) == {"web": 2}
+        model.cut()
+        await model.call("PATCH", f"{MAPS}/web", body={"data": {"replicas": "3"}}, content_type=MERGE)
+        await engine.wait_idle()
+        assert await replicas_of(model) == {"web": 3}
+        await model.call("DELETE", f"{MAPS}/web")
+        await engine.wait_idle()
+        assert await replicas_of(model) == {"web": 3}
+        assert collect_garbage(model.cluster) == 1
+        await engine.wait_idle()
+        assert await replicas_of(model) == {}
+
+
+async def test_controller_works_through_a_restart_and_a_failover_to_a_lagging_server(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    second = ModelServer(cluster)
+    front = Front(model)
+    async with running(front, rollouts()) as engine:
+        await engine.wait_idle()
+        await model.call("POST", MAPS, body=config_map("one"))
+        await engine.wait_idle()
+        second.cache.hold()
+        await model.call("POST", MAPS, body=config_map("two"))
+        await engine.wait_idle()
+        front.fail_over(second)
+        await trio.sleep(1)
+        second.cache.release()
+        await engine.wait_idle()
+        assert await replicas_of(model) == {"one": 2, "two": 2}
+        second.restart()
+        await model.call("POST", MAPS, body=config_map("three"))
+        await engine.wait_idle()
+        assert (await replicas_of(model)).keys() == {"one", "two", "three"}
+
+
+# --- Streams ------------------------------------------------------------------
+
+
+async def events(model: ModelServer | Front, params: dict[str, str], path: str = MAPS, most: int = 100) -> list[Any]:
+    """Return what a watch sends: the types of its events, with the names of objects and the revisions of bookmarks."""
+    found: list[Any] = []
+    async with model.watch(path, params) as lines:
+        async for line in lines:
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise refused_by(ApiStatus(event["object"]), Request("GET", path, "the model"))
+            meta = event["object"]["metadata"]
+            found.append((event["type"], meta.get("name") or int(meta["resourceVersion"])))
+            if len(found) == most:
+                break
+    return found
+
+
+async def test_streamed_list_ends_with_a_bookmark_and_another_one_comes_before_its_end(
+    autojump_clock: MockClock, model: ModelServer
+) -> None:
+    await model.call("POST", MAPS, body=config_map("one"))
+    at, before = model.cluster.revision, trio.current_time()
+    wanted = [("ADDED", "one"), ("BOOKMARK", at), ("BOOKMARK", at)]
+    assert await events(model, {**INITIAL, "timeoutSeconds": "3"}, most=3) == wanted
+    assert trio.current_time() - before == 1
+    assert await events(model, {**INITIAL, "timeoutSeconds": "3"}) == wanted
+    assert trio.current_time() - before == 4
+
+
+async def test_bookmark_of_an_idle_type_moves_only_by_a_consistent_read(
+    autojump_clock: MockClock, model: ModelServer
+) -> None:
+    here = model.cluster.revision
+    await model.call("POST", DEPLOYMENTS, body={**deployment(), "metadata": {"name": "web"}})
+    since = {"resourceVersion": str(here), "allowWatchBookmarks": "true", "timeoutSeconds": "3"}
+    assert await events(model, since) == [("BOOKMARK", here)]
+    await model.call("GET", MAPS, params={"limit": "1"})
+    assert await events(model, since) == [("BOOKMARK", model.cluster.revision)]
+
+
+async def test_history_is_gone_after_an_eviction_and_a_restart(autojump_clock: MockClock, model: ModelServer) -> None:
+    here = model.cluster.revision
+    await model.call("POST", MAPS, body=config_map("one"))
+    assert await events(model, {"resourceVersion": str(here)}, most=1) == [("ADDED", "one")]
+    model.cache.evict()
+    with pytest.raises(HistoryCompacted):
+        await events(model, {"resourceVersion": str(here)})
+    here = model.cluster.revision
+    await model.call("POST", MAPS, body=config_map("two"))
+    model.restart()
+    with pytest.raises(HistoryCompacted):
+        await events(model, {"resourceVersion": str(here)})
+    first = await model.call("GET", MAPS, params={"limit": "1"})
+    model.cluster.compacted = model.cluster.revision + 1
+    with pytest.raises(HistoryCompacted):
+        await model.call("GET", MAPS, params={"limit": "1", "continue": first["metadata"]["continue"]})
+
+
+async def test_lagging_cache_delivers_late_and_in_order(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    other = ModelServer(cluster)
+    other.cache.hold()
+    await model.call("POST", MAPS, body=config_map("one"))
+    assert (await other.call("GET", MAPS, params={"resourceVersion": "0"}))["items"] == []
+    assert len((await other.call("GET", MAPS))["items"]) == 1
+    with pytest.raises(HeadwayError, match="Too large resource version"):
+        await other.call("GET", MAPS, params={"resourceVersion": str(cluster.revision)})
+    with pytest.raises(HeadwayError, match="Too large resource version"):
+        await events(other, INITIAL)
+    other.cache.release()
+    assert await events(other, INITIAL, most=2) == [("ADDED", "one"), ("BOOKMARK", cluster.revision)]
+
+
+async def test_delayed_type_arrives_after_another_one(
+    autojump_clock: MockClock, model: ModelServer, nursery: trio.Nursery
+) -> None:
+    model.cache.delay = lambda kind: 5.0 if kind.kind == "ConfigMap" else 0.0
+    arrived: list[tuple[str, float]] = []
+
+    async def follow(path: str) -> None:
+        async with model.watch(path, {"resourceVersion": str(model.cluster.revision)}) as lines:
+            await anext(lines)
+            arrived.append((path, trio.current_time()))
+
+    before = trio.current_time()
+    nursery.start_soon(follow, MAPS)
+    nursery.start_soon(follow, DEPLOYMENTS)
+    await trio.testing.wait_all_tasks_blocked()
+    await model.call("POST", MAPS, body=config_map("web"))
+    await model.call("POST", DEPLOYMENTS, body={**deployment(), "metadata": {"name": "web"}})
+    await trio.sleep(10)
+    assert arrived == [(DEPLOYMENTS, before), (MAPS, before + 5)]
+
+
+async def test_restored_state_is_older_and_goes_on_from_there(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    await model.call("POST", MAPS, body=config_map("one"))
+    saved, here = cluster.save(), cluster.revision
+    await model.call("POST", MAPS, body=config_map("two"))
+    cluster.restore(saved)
+    found = await model.call("GET", MAPS)
+    assert [each["metadata"]["name"] for each in found["items"]] == ["one"]
+    assert found["metadata"]["resourceVersion"] == str(here)
+    await model.call("POST", MAPS, body=config_map("three"))
+    assert cluster.revision == here + 1
+
+
+# --- Calls --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["fail over", "stop"])
+async def test_open_watches_are_cut(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer, how: str
+) -> None:
+    front = Front(model)
+    async with front.watch(MAPS, INITIAL) as lines:
+        await anext(lines)
+        if how == "stop":
+            model.stop()
+        else:
+            front.fail_over(ModelServer(cluster))
+        with pytest.raises(HeadwayError, match="connection was lost"), trio.fail_after(5):
+            await anext(lines)
+
+
+async def test_lost_call_has_an_effect_at_once_later_or_never(autojump_clock: MockClock, model: ModelServer) -> None:
+    for effect, there in ((Effect.NONE, False), (Effect.NOW, True), (Effect.LATE, False)):
+        before = trio.current_time()
+        model.on_call = lambda *_, effect=effect: CallFault(effect)
+        with pytest.raises(HeadwayError, match="has not answered"):
+            await model.call("POST", MAPS, body=config_map(effect.name.lower()))
+        assert trio.current_time() - before == model.timeout
+        model.on_call = lambda *_: None
+        names = [each["metadata"]["name"] for each in (await model.call("GET", MAPS))["items"]]
+        assert (effect.name.lower() in names) == there
+    assert model.arrive() == 1
+    assert (await model.call("GET", f"{MAPS}/late"))["data"] == {"replicas": "2"}
+    with pytest.raises(AlreadyExists):
+        await model.call("POST", MAPS, body=config_map("late"))
+
+
+async def test_refused_call_is_repeated_and_a_stopped_server_refuses_connections(
+    autojump_clock: MockClock, model: ModelServer
+) -> None:
+    faults = [CallFault(code=429), None]
+    model.on_call = lambda *_: faults.pop(0)
+    before = trio.current_time()
+    await model.call("POST", MAPS, body=config_map("one"))
+    assert trio.current_time() - before >= 1
+    model.stop()
+    with pytest.raises(HeadwayError, match="cannot be reached"):
+        await model.call("GET", MAPS)
+
+
+# --- The cluster's own controllers ---------------------------------------------
+
+
+async def owned(model: ModelServer, name: str, owner: dict[str, Any], **more: Any) -> Any:
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+    return await model.call("POST", MAPS, body=config_map(name, ownerReferences=[{**reference, **more}]))
+
+
+async def test_garbage_collector_deletes_what_has_lost_its_owner(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    owner = await model.call("POST", MAPS, body=config_map("owner"))
+    await owned(model, "child", await owned(model, "parent", owner))
+    assert collect_garbage(cluster) == 0
+    await model.call("DELETE", f"{MAPS}/owner")
+    assert collect_garbage(cluster, 1) == 1
+    assert [each["metadata"]["name"] for each in (await model.call("GET", MAPS))["items"]] == ["child"]
+    assert collect_garbage(cluster) == 1
+    assert (await model.call("GET", MAPS))["items"] == []
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+async def test_deletion_waits_for_the_garbage_collector(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer, policy: str
+) -> None:
+    owner = await model.call("POST", MAPS, body=config_map("owner"))
+    await owned(model, "child", owner, blockOwnerDeletion=True)
+    marked = await model.call("DELETE", f"{MAPS}/owner", body={"propagationPolicy": policy})
+    assert marked["metadata"]["deletionTimestamp"]
+    assert collect_garbage(cluster, 1) == 1
+    assert (await model.call("GET", f"{MAPS}/owner"))["metadata"]["finalizers"]
+    collect_garbage(cluster)
+    left = (await model.call("GET", MAPS))["items"]
+    assert [each["metadata"]["name"] for each in left] == ([] if policy == "Foreground" else ["child"])
+    assert not any("ownerReferences" in each["metadata"] for each in left)
+
+
+async def test_owner_waits_for_a_dependent_with_a_finalizer(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    await owned(model, "child", await model.call("POST", MAPS, body=config_map("owner")), blockOwnerDeletion=True)
+    patch = {"metadata": {"finalizers": ["example.org/own"]}}
+    await model.call("PATCH", f"{MAPS}/child", body=patch, content_type=MERGE)
+    await model.call("DELETE", f"{MAPS}/owner", body={"propagationPolicy": "Foreground"})
+    assert collect_garbage(cluster) == 1
+    assert (await model.call("GET", f"{MAPS}/child"))["metadata"]["deletionTimestamp"]
+    await model.call("PATCH", f"{MAPS}/child", body={"metadata": {"finalizers": None}}, content_type=MERGE)
+    assert collect_garbage(cluster) == 1
+    assert (await model.call("GET", MAPS))["items"] == []
+
+
+async def test_namespace_ends_with_what_is_in_it(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    path = "/api/v1/namespaces"
+    await model.call("POST", path, body={"metadata": {"name": "team"}})
+    await model.call("POST", f"{path}/team/configmaps", body=config_map("one"))
+    assert (await model.call("DELETE", f"{path}/team"))["status"]["phase"] == "Terminating"
+    with pytest.raises(HeadwayError, match="being terminated"):
+        await model.call("POST", f"{path}/team/configmaps", body=config_map("two"))
+    end_namespaces(cluster)
+    with pytest.raises(NotFound):
+        await model.call("GET", f"{path}/team")
+    assert (await model.call("GET", "/api/v1/configmaps"))["items"] == []
+
+
+async def test_admission_hook_changes_and_refuses_objects(
+    autojump_clock: MockClock, cluster: ModelCluster, model: ModelServer
+) -> None:
+    def admit(operation: str, kind: Any, object: dict[str, Any], old: Any) -> dict[str, Any] | None:
+        if object["metadata"]["name"] == "bad":
+            raise Denied(f"no {kind.kind} by this name")
+        return {**object, "data": {"by": operation}} if kind.kind == "ConfigMap" and old is None else None
+
+    cluster.admission.append(admit)
+    assert (await model.call("POST", MAPS, body=config_map("one")))["data"] == {"by": "CREATE"}
+    with pytest.raises(PermissionDenied, match="no ConfigMap by this name"):
+        await model.call("POST", MAPS, body=config_map("bad"))
+
+
+async def test_same_seed_and_requests_give_the_same_state(autojump_clock: MockClock) -> None:
+    states = []
+    for _ in range(2):
+        cluster = ModelCluster(random.Random(5), now=lambda: 10.0)
+        await ModelServer(cluster).call("POST", MAPS, body=config_map("one"))
+        states.append(cluster.objects)
+    assert states[0] == states[1]
+
+
+async def test_writes_at_an_old_version_conflict(autojump_clock: MockClock, model: ModelServer) -> None:
+    made = await model.call("POST", MAPS, body=config_map("one"))
+    await model.call("PUT", f"{MAPS}/one", body={**made, "data": {}})
+    with pytest.raises(Conflict):
+        await model.call("PUT", f"{MAPS}/one", body=made)
