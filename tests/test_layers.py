@@ -137,6 +137,9 @@ FRIENDS = {
     ("headway.storage.upkeep._maintain", "headway.storage.sqlite"),
     # The model of an API server fails as the client of a real one does.
     ("headway.testing.kubernetes._server", "headway.kubernetes"),
+    # The simulation runs the adapter on that model, and reads objects and leases as the adapter does.
+    ("headway.testing.simulation.world._cluster", "headway.kubernetes"),
+    ("headway.testing.simulation.world._cluster_link", "headway.kubernetes"),
 }
 """Modules that may import the private modules of another package."""
 

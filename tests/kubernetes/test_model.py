@@ -6,7 +6,6 @@ They are others each time. The profile of Hypothesis says how many: HYPOTHESIS_P
 from __future__ import annotations
 
 import json
-import random
 import threading
 import uuid
 from bisect import insort
@@ -339,7 +338,7 @@ class ModelMachine(RuleBasedStateMachine):
         self.model: ModelServer = self.sides.run(self._make_model)
 
     async def _make_model(self) -> ModelServer:
-        return ModelServer(ModelCluster(random.Random(0)))
+        return ModelServer(ModelCluster())
 
     # Both.
 

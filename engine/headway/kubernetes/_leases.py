@@ -25,7 +25,7 @@ from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._unresolved import Unresolved
 from headway.resource import pb, position
 
-_NAME = "headway.dev/name"
+NAME = "headway.dev/name"
 _FENCE = "headway.dev/fence"
 _CHECKPOINT = "headway.dev/checkpoint"
 _TERM = "headway.dev/term"
@@ -154,7 +154,7 @@ class Leases(LeaseApi):
         found = await self._cluster.server.call("GET", self._path, params={"labelSelector": f"{_MANAGED_BY}=headway"})
         held: list[lease_pb.Lease] = []
         for each in found.get("items") or ():
-            name = (each["metadata"].get("annotations") or {}).get(_NAME, "")
+            name = (each["metadata"].get("annotations") or {}).get(NAME, "")
             spec = each.get("spec") or {}
             ttl = spec.get("leaseDurationSeconds") or 0
             if spec.get("holderIdentity") and name.startswith(request.name_prefix):
@@ -245,7 +245,7 @@ class Leases(LeaseApi):
         meta: dict[str, Any] = {"name": own} if found is None else dict(found["metadata"])
         meta.pop("managedFields", None)
         meta["labels"] = {**(meta.get("labels") or {}), _MANAGED_BY: "headway"}
-        own_notes = {_NAME: name, _CLUSTER: self._cluster.store_id}
+        own_notes = {NAME: name, _CLUSTER: self._cluster.store_id}
         meta["annotations"] = {**(meta.get("annotations") or {}), **own_notes, **annotations}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
         call = self._cluster.server.call

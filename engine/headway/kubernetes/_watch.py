@@ -14,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import trio
 
 from headway.api import of_call
-from headway.base import retry_delay
+from headway.base import chance, retry_delay
 from headway.errors import (
     FailedPrecondition,
     HeadwayError,
@@ -294,7 +293,7 @@ class TypeWatch:
             **self._watched.params,
             **begin,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(seconds or random.randint(*_LASTS)),  # no secret
+            "timeoutSeconds": str(seconds or int(chance.uniform(*_LASTS))),
         }
         path, opened = self._watched.path, self._server.watch(self._watched.path, params, accept=self._type.accept())
         async with opened as lines, aclosing(_events(lines, path)) as events:
@@ -419,6 +418,10 @@ class TypeWatch:
             known = delivered.get(key)
             if known is None or int(known.version) < revision:
                 return False
+            if revision < int(known.version) <= here:
+                raise of_call(
+                    HistoryCompacted(f"{self._type.name} {key[2]} was restored from before {known.version}: begin anew")
+                )
         return all(key in there or int(each.version) > here for key, each in delivered.items())
 
 

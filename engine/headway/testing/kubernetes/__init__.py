@@ -8,10 +8,17 @@ Not modeled: access, conversion between versions, the fields of built-in types b
 and lists of one set with the same item twice.
 """
 
+from headway.testing.kubernetes._cluster import Commit as Commit
 from headway.testing.kubernetes._cluster import Denied as Denied
 from headway.testing.kubernetes._cluster import ModelCluster as ModelCluster
+from headway.testing.kubernetes._cluster import Name as Name
+from headway.testing.kubernetes._cluster import Options as Options
+from headway.testing.kubernetes._cluster import Target as Target
 from headway.testing.kubernetes._controllers import collect_garbage as collect_garbage
 from headway.testing.kubernetes._controllers import end_namespaces as end_namespaces
+from headway.testing.kubernetes._controllers import has_work as has_work
+from headway.testing.kubernetes._fields import copied as copied
+from headway.testing.kubernetes._kinds import Kind as Kind
 from headway.testing.kubernetes._server import CallFault as CallFault
 from headway.testing.kubernetes._server import Effect as Effect
 from headway.testing.kubernetes._server import Front as Front

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
-import random
+import hashlib
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import trio
 
-from headway.testing.kubernetes._fields import Difference, FieldConflicts, Managed, Manager, compare
+from headway.testing.kubernetes._fields import Difference, FieldConflicts, Managed, Manager, compare, copied
 from headway.testing.kubernetes._kinds import BUILT_IN, Kind, custom_kinds
 from headway.testing.kubernetes._refused import conflict, invalid, not_found, of, other_uid
 from headway.testing.kubernetes._values import Cause, required, wrong
 
 Object = dict[str, Any]
 
-_EPOCH = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC).timestamp()
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?\Z")
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
@@ -84,19 +84,25 @@ class Denied(Exception):
 class ModelCluster:
     """The objects of a cluster, in memory. `ModelServer` serves them.
 
+    A uid depends only on the name of its object and on how often that name was created, so that runs can be compared.
+
     Args:
-        source: what uids and choices are drawn from.
-        now: the time in seconds. Default: Trio's clock.
+        now: the time in seconds since 1970. Default: Trio's clock, from 2030 on.
 
     Attributes:
         revision: the resourceVersion of the last commit, of any type.
+        created: how often each name was created.
+        any_namespace: True if a namespace that does not exist is created with its first object.
+        on_commit: called with each commit, before any stream has it.
         compacted: the revision below which the history is gone, except in the caches of servers.
         admission: the hooks of admission, in order.
     """
 
-    def __init__(self, source: random.Random, *, now: Callable[[], float] = trio.current_time) -> None:
-        self._source = source
+    def __init__(self, *, now: Callable[[], float] = lambda: _EPOCH + trio.current_time()) -> None:
         self._now = now
+        self.created = Counter[Name]()
+        self.any_namespace = False
+        self.on_commit: Callable[[Commit], object] = lambda _: None
         self.revision = 1
         self.compacted = 0
         self.admission: list[Admission] = []
@@ -137,17 +143,24 @@ class ModelCluster:
 
     def time(self) -> str:
         """Return the time, as objects have it."""
-        return (_EPOCH + datetime.timedelta(seconds=int(self._now()))).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.datetime.fromtimestamp(int(self._now()), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def save(self) -> Any:
-        """Return a copy of the state, for `restore`."""
-        return self.revision, dict(self.objects), list(self.log), dict(self.kinds)
+    def restore(self, revision: int, bump: int = 0) -> None:
+        """Put the state of a revision back in place of the present one. The servers start anew.
 
-    def restore(self, saved: Any) -> None:
-        """Put a copy back in place of the present state. The servers start anew."""
-        self.revision, self.objects, self.log, self.kinds = saved[0], *(copy.copy(each) for each in saved[1:])
-        for each in self.on_restore:
-            each()
+        Args:
+            bump: the number of revisions to skip, as ``etcdutl snapshot restore --bump-revision --mark-compacted``. No
+                watch can go on from before it then.
+        """
+        self.log = [each for each in self.log if each.revision <= revision]
+        self.objects = {}
+        for each in self.log:
+            self.objects.pop(each.name, None)
+            if each.object is not None:
+                self.objects[each.name] = each.object
+        self.revision = revision + bump
+        for restored in self.on_restore:
+            restored()
 
     # Writes.
 
@@ -166,7 +179,7 @@ class ModelCluster:
         made = self._admitted("CREATE", target, made, None)
         made = kind.stored(made, [])
         meta = made["metadata"]
-        meta |= {"uid": self._uid(), "creationTimestamp": self.time()}
+        meta |= {"uid": self._uid(target.stored), "creationTimestamp": self.time()}
         if kind.generation:
             meta["generation"] = 1
         if managed is None:
@@ -192,7 +205,7 @@ class ModelCluster:
             patch: False for a PUT, which has its uid as a precondition.
         """
         kind, old = target.kind, self.read(target)
-        made = self._checked(target, make(copy.deepcopy(old)))
+        made = self._checked(target, make(copied(old)))
         asked = made["metadata"].get("managedFields") if not target.subresource else None
         if not patch and (uid := made["metadata"].get("uid", "")) and uid != old["metadata"]["uid"]:
             raise other_uid(kind, target.name, uid, old["metadata"]["uid"])
@@ -226,7 +239,7 @@ class ModelCluster:
             texts = [f"{each.message}: {each.field}" for each in causes]
             text = f"Apply failed with {len(texts)} conflict{'s' * (len(texts) > 1)}: {', '.join(texts)}"
             raise of(409, "Conflict", text, causes=causes) from None
-        merged = copy.deepcopy(merged)
+        merged = copied(merged)
         if old is None:
             merged["metadata"].pop("resourceVersion", None)
             return self.create(target, merged, options, managed)
@@ -252,9 +265,9 @@ class ModelCluster:
             if kind.schema is None:
                 # Annotations and finalizers of built-in types can be changed here, too.
                 made["metadata"] |= {"labels": known.get("labels")}
-                made = kind.stored({**made, "spec": copy.deepcopy(old.get("spec"))}, [])
+                made = kind.stored({**made, "spec": copied(old.get("spec"))}, [])
             else:
-                made = copy.deepcopy(old)
+                made = copied(old)
             made = _replaced(made, "status", status)
         elif kind.status and target.subresource != "scale":
             made = _replaced(made, "status", old.get("status"))
@@ -293,7 +306,7 @@ class ModelCluster:
         if policy := options.get("propagationPolicy"):
             own = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])
             finalizers = [each for each in finalizers if each not in (FOREGROUND, ORPHAN)] + own
-        made = copy.deepcopy(old)
+        made = copied(old)
         made["metadata"] = _replaced(made["metadata"], "finalizers", finalizers or None)
         if finalizers_of(made):
             if "deletionTimestamp" not in meta:
@@ -315,7 +328,8 @@ class ModelCluster:
 
     def _checked(self, target: Target, body: Object) -> Object:
         """Return a copy of a request's object, whose names are those of the request."""
-        kind, made = target.kind, copy.deepcopy(body)
+        kind = target.kind
+        made: Object = copied(body)
         meta = made.setdefault("metadata", {})
         for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
             if (made.setdefault(key, wanted if kind.schema is None else "")) != wanted:
@@ -340,7 +354,10 @@ class ModelCluster:
 
     def _check_namespace(self, target: Target) -> None:
         namespaces = self.kind("", "Namespace")
-        found = self.objects.get(Target(namespaces, "", target.namespace).stored)
+        wanted = Target(namespaces, "", target.namespace)
+        found = self.objects.get(wanted.stored)
+        if found is None and self.any_namespace:
+            found = self.create(wanted, {"metadata": {"name": target.namespace}}, Options())
         if found is None:
             raise not_found(namespaces, target.namespace)
         if "deletionTimestamp" in found["metadata"]:
@@ -381,6 +398,7 @@ class ModelCluster:
         self.revision += 1
         made["metadata"]["resourceVersion"] = str(self.revision)
         before = self.objects.get(name)
+        self.created[name] += before is None
         self.objects[name] = made
         self._note(Commit(self.revision, name, made, before))
         return made
@@ -395,6 +413,7 @@ class ModelCluster:
         self.log.append(commit)
         if commit.name.plural == "customresourcedefinitions":
             self._define(commit)
+        self.on_commit(commit)
         self.wake()
 
     def wake(self) -> None:
@@ -415,8 +434,9 @@ class ModelCluster:
             commit.object["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
             self.kinds |= {(each.group, each.version, each.plural): each for each in custom_kinds(commit.object)}
 
-    def _uid(self) -> str:
-        return str(uuid.UUID(int=self._source.getrandbits(128), version=4))
+    def _uid(self, name: Name) -> str:
+        of = repr((*name, self.created[name]))
+        return str(uuid.UUID(bytes=hashlib.blake2b(of.encode(), digest_size=16).digest(), version=4))
 
 
 def _unmanaged(object: Object) -> Object:

@@ -20,6 +20,12 @@ def collect_garbage(cluster: ModelCluster, most: int | None = None) -> int:
     return done
 
 
+def has_work(cluster: ModelCluster) -> bool:
+    """Return True if `collect_garbage` or `end_namespaces` would write something."""
+    ends = any(name.plural == "namespaces" and _is_marked(each) for name, each in cluster.objects.items())
+    return ends or next(_garbage(cluster), None) is not None
+
+
 def end_namespaces(cluster: ModelCluster) -> None:
     """Delete the objects of namespaces that are being deleted, and then the namespaces."""
     for name, each in list(cluster.objects.items()):

@@ -84,6 +84,13 @@ class Shape:
         return isinstance(value, dict) and not self.atomic
 
 
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value, at a fraction of the time of `copy.deepcopy`."""
+    if value.__class__ is dict:
+        return {key: copied(each) for key, each in value.items()}
+    return [copied(each) for each in value] if value.__class__ is list else value
+
+
 def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 

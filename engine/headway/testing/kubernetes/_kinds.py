@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from headway.testing.kubernetes._fields import Fields, Shape
+from headway.testing.kubernetes._fields import Fields, Shape, copied
 from headway.testing.kubernetes._values import Cause, plain, pruned, required, schema_causes, wrong
 
 _STATUS: Fields = frozenset([("f:status",)])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Kind:
     """A type as an API server has it.
 
@@ -102,7 +101,7 @@ _ROLLING = {"maxSurge": "25%", "maxUnavailable": "25%"}
 
 
 def _default(object: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    object |= {key: copy.deepcopy(each) for key, each in defaults.items() if key not in object}
+    object |= {key: copied(each) for key, each in defaults.items() if key not in object}
 
 
 def _workload(object: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import enum
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from headway.api import Code, LimitedWaits
 from headway.errors import HeadwayError
 from headway.kubernetes._errors import Limited, Request, failed, refused, uncertain
 from headway.testing.kubernetes._cluster import ModelCluster, Name, Object, Options, Target
+from headway.testing.kubernetes._fields import copied
 from headway.testing.kubernetes._kinds import Kind
 from headway.testing.kubernetes._refused import Refused, expired, invalid, not_found, of, other_uid
 from headway.testing.kubernetes._streams import Cache, Selection, Stream
@@ -73,16 +73,18 @@ class ModelServer:
         self.streams_lists = True
         self.running = True
         self.cache = Cache(cluster)
-        self._streams = set[Stream]()
+        # In the order in which they were opened.
+        self._streams = dict[Stream, None]()
         self._late: list[Callable[[], object]] = []
         cluster.on_restore.append(self.restart)
 
     # Faults.
 
-    def cut(self) -> None:
-        """Break the connections of all watches."""
+    def cut(self, kind: Kind | None = None) -> None:
+        """Break the connections of all watches, or of those of a type."""
         for each in list(self._streams):
-            each.end(failed(httpx.RemoteProtocolError("peer closed connection"), _request("GET", each.path)))
+            if kind in (None, each.kind):
+                each.end(failed(httpx.RemoteProtocolError("peer closed connection"), _request("GET", each.path)))
 
     def end_watches(self) -> None:
         """End all watches, as a server does after some minutes."""
@@ -132,7 +134,7 @@ class ModelServer:
         sent = json.loads(body) if isinstance(body, bytes) else json.loads(json.dumps(body))
 
         def handle() -> Any:
-            return self._write(method, self._target(path), given, sent, content_type)
+            return self._write(method, self.target(path), given, sent, content_type)
 
         waits = LimitedWaits(seconds)
         while True:
@@ -160,7 +162,7 @@ class ModelServer:
         with _refusing(request):
             answer = handle() if request.write else await self._read(request.path, params, accept)
         await trio.sleep(self.latency / 2)
-        return copy.deepcopy(answer)
+        return copied(answer)
 
     async def _lost(self, request: Request, fault: CallFault, seconds: float) -> HeadwayError:
         if fault.after is not None:
@@ -180,11 +182,11 @@ class ModelServer:
         self._check_running(request)
         with _refusing(request):
             stream = self._stream(request, {key: _text(value) for key, value in (params or {}).items()}, accept)
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             yield stream
         finally:
-            self._streams.discard(stream)
+            del self._streams[stream]
 
     def _check_running(self, request: Request) -> None:
         if not self.running:
@@ -192,7 +194,8 @@ class ModelServer:
 
     # Requests.
 
-    def _target(self, path: str) -> Target:
+    def target(self, path: str) -> Target:
+        """Return what a path names. Raises Refused if there is no such type."""
         _, root, *parts = path.split("/")
         group = parts.pop(0) if root == "apis" else ""
         version, *rest = parts
@@ -206,7 +209,7 @@ class ModelServer:
         return Target(kind, namespace, name, subresource)
 
     async def _read(self, path: str, params: Mapping[str, str], accept: str) -> Any:
-        target = self._target(path)
+        target = self.target(path)
         if not target.name:
             return await self._list(target, params, accept)
         found = self.cluster.read(target)
@@ -275,7 +278,7 @@ class ModelServer:
             if revision < self.cluster.compacted:
                 raise expired(token=_token(self.cluster.revision, after))
         elif "resourceVersion" in params:
-            revision = await self.cache.caught_up(int(params["resourceVersion"]))
+            revision = await self.cache.caught_up(kind, int(params["resourceVersion"]))
         else:
             revision = self.cluster.revision
             self.cache.note_read(kind)
@@ -300,7 +303,7 @@ class ModelServer:
     # Watches.
 
     def _stream(self, request: Request, params: Mapping[str, str], accept: str) -> Stream:
-        target = self._target(request.path)
+        target = self.target(request.path)
         version, initial = params.get("resourceVersion", ""), params.get("sendInitialEvents") == "true"
         if initial and (not self.streams_lists or params.get("resourceVersionMatch") != "NotOlderThan"):
             text = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"

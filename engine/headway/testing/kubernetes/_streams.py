@@ -27,58 +27,61 @@ _FIELDS = ("metadata.name", "metadata.namespace")
 
 
 class Cache:
-    """The watch cache of a server.
+    """The watch cache of a server. It may lag, or lack the history, for all types or for one.
 
     Attributes:
-        floor: the revision from which on it has the history.
         delay: called with the type of each event; it returns the seconds for which the event is held back.
     """
 
     def __init__(self, cluster: ModelCluster) -> None:
         self.cluster = cluster
         self.delay: Callable[[Kind], float] = lambda _: 0.0
-        self._held: int | None = None
         self.clear()
 
     def clear(self) -> None:
         """Begin anew at the present state."""
-        self.floor, self._held = self.cluster.revision, None
-        self._progress: dict[tuple[str, str], int] = {}
+        # By type; None stands for all types.
+        self._floors: dict[Kind | None, int] = {None: self.cluster.revision}
+        self._held: dict[Kind | None, int] = {}
+        self._progress: dict[Kind, int] = {}
 
-    def hold(self) -> None:
-        """Stay behind, at the present revision, until `release`."""
-        self._held = self.visible
+    def hold(self, kind: Kind | None = None, at: int | None = None) -> None:
+        """Stay behind, at a revision (default: the present one), until `release`."""
+        self._held.setdefault(kind, self.cluster.revision if at is None else at)
 
-    def release(self) -> None:
+    def release(self, kind: Kind | None = None) -> None:
         """Catch up."""
-        self._held = None
+        self._held.pop(kind, None)
         self.cluster.wake()
 
-    def evict(self) -> None:
+    def evict(self, kind: Kind | None = None) -> None:
         """Forget the history: a watch from an older revision gets 410."""
-        self.floor = self.visible
+        self._floors[kind] = self.cluster.revision
 
-    @property
-    def visible(self) -> int:
-        """The revision up to which it is."""
-        return self.cluster.revision if self._held is None else self._held
+    def floor(self, kind: Kind) -> int:
+        """Return the revision from which on it has the history of a type."""
+        return max(self._floors[None], self._floors.get(kind, 0))
+
+    def visible(self, kind: Kind) -> int:
+        """Return the revision up to which it has a type."""
+        return min(self._held.get(each, self.cluster.revision) for each in (None, kind))
 
     def note_read(self, kind: Kind) -> None:
         """Note a consistent read, after which a bookmark of the type is current."""
-        self._progress[kind.group, kind.plural] = self.visible
+        self._progress[kind] = self.visible(kind)
 
-    async def caught_up(self, wanted: int) -> int:
-        """Wait until the caches have a revision, and return theirs. Raises Refused if that takes too long."""
+    async def caught_up(self, kind: Kind, wanted: int) -> int:
+        """Wait until the cache of a type has a revision, and return its own. Raises Refused if that takes too long."""
         with trio.move_on_after(_PATIENCE):
-            while self.visible < wanted:
+            while self.visible(kind) < wanted:
                 await self.cluster.moved.wait()
-        if self.visible < wanted:
-            raise too_large(wanted, self.visible)
-        return self.visible
+        if (visible := self.visible(kind)) < wanted:
+            raise too_large(wanted, visible)
+        return visible
 
     def bookmark_of(self, kind: Kind, least: int) -> int:
         """Return the revision that the cache of a type has processed."""
-        return max(least, self._progress.get((kind.group, kind.plural), 0))
+        return max(least, self._progress.get(kind, 0))
 
 
 class Selection:
@@ -120,6 +123,7 @@ class Stream:
         params: Mapping[str, str],
     ) -> None:
         self.path = path
+        self.kind = selection.kind
         self._cache = cache
         self._cluster = cache.cluster
         self._selection = selection
@@ -168,7 +172,7 @@ class Stream:
     async def _begin(self) -> None:
         cache, kind = self._cache, self._selection.kind
         if self._initial or self._version in ("", "0"):
-            self._at = await cache.caught_up(self._wanted) if self._initial else cache.visible
+            self._at = await cache.caught_up(kind, self._wanted) if self._initial else cache.visible(kind)
             for name, each in self._cluster.at(self._at, kind).items():
                 if self._selection.has(name, each):
                     self._put("ADDED", self._seen(each))
@@ -177,15 +181,15 @@ class Stream:
                 self._bookmark(self._at, {"k8s.io/initial-events-end": "true"})
         else:
             self._at = int(self._version)
-            if self._at < cache.floor:
-                raise expired(f"too old resource version: {self._at} ({cache.floor})")
+            if self._at < (floor := cache.floor(kind)):
+                raise expired(f"too old resource version: {self._at} ({floor})")
 
     def _gather(self) -> bool:
         """Take what the cache has. Return False at the end of the watch."""
         kind, now = self._selection.kind, trio.current_time()
         if self._cluster.kinds.get((kind.group, kind.version, kind.plural)) is not kind:
             return False
-        latest = self._cache.visible
+        latest = self._cache.visible(kind)
         for commit in self._commits(latest):
             self._take(commit)
         if self._bookmarks and now >= self._next:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from headway.testing.kubernetes._fields import MAPPINGS
+from headway.testing.kubernetes._fields import MAPPINGS, copied
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -58,7 +57,7 @@ def merged_patch(value: Any, patch: Any) -> Any:
 
 def json_patched(value: Any, operations: Any) -> Any:
     """Return a value after a JSON patch of ``test``, ``add``, ``replace`` and ``remove``. Raises ValueError."""
-    found = copy.deepcopy(value)
+    found = copied(value)
     for each in operations:
         parts = [part.replace("~1", "/").replace("~0", "~") for part in each["path"].split("/")[1:]]
         node: Any = found
@@ -72,7 +71,7 @@ def json_patched(value: Any, operations: Any) -> Any:
 
 
 def _operate(node: Any, key: Any, operation: Mapping[str, Any]) -> None:
-    name, value = operation["op"], copy.deepcopy(operation.get("value"))
+    name, value = operation["op"], copied(operation.get("value"))
     if isinstance(node, list):
         key = len(node) if key == "-" else int(key)
         if name == "add":
@@ -121,7 +120,7 @@ def pruned(value: Any, schema: Mapping[str, Any], dropped: list[str], at: str = 
             dropped.append(path)
     for key, known in properties.items():
         if "default" in known and key not in found:
-            found[key] = pruned(copy.deepcopy(known["default"]), known, dropped)
+            found[key] = pruned(copied(known["default"]), known, dropped)
     return found
 
 

@@ -247,6 +247,7 @@ class Trace:
         looks: the number of steps begun before each look of the program at the wall clock.
         events: the events that engines reported.
         uncertain: the entries into steps whose outcome was unknown.
+        on_cluster: True if the program's types are of Kubernetes.
     """
 
     def __init__(self) -> None:
@@ -261,6 +262,7 @@ class Trace:
         self.looks: list[int] = []
         self.events: list[Any] = []
         self.uncertain: list[Uncertain] = []
+        self.on_cluster = False
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""

@@ -128,6 +128,20 @@ class ServerRestart(StepFault):
     """The server restarts just before the call: every stream and every call breaks."""
 
 
+class ApiServerFault(StepFault):
+    """A fault of the API server of a program on Kubernetes."""
+
+    seconds: float = 60.0
+
+
+class Throttled(ApiServerFault):
+    """From this call on, the API server refuses every call for some seconds (429). Its watches go on."""
+
+
+class FailOver(ApiServerFault):
+    """Just before the call, another API server takes over. Its watches lag for some seconds, its reads do not."""
+
+
 class RestartBehind(StepFault):
     """The process is killed after the call takes effect; its next life first sees the store as of ``revision``."""
 
@@ -185,6 +199,12 @@ class Merged(ChangeFault):
     """
 
 
+class GarbageLate(ChangeFault):
+    """The garbage collector of Kubernetes does nothing for some seconds after this change."""
+
+    seconds: float = 60.0
+
+
 class Missed(ChangeFault):
     """The processes are killed before they receive this change, and the history is compacted before they restart."""
 
@@ -231,9 +251,12 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     Restore,
 )
 CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Merged, Missed)
+CLUSTER_FAULTS: tuple[type[Fault], ...] = (Throttled, FailOver, GarbageLate)
+"""The faults that only programs on Kubernetes meet."""
 FAULTS: tuple[type[Fault], ...] = (
     *STEP_FAULTS,
     *CHANGE_FAULTS,
+    *CLUSTER_FAULTS,
     CrashAt,
     NewRun,
     ChangeInTick,

@@ -25,6 +25,9 @@ def shown(state: object) -> str:
 
 def with_sorted_maps(payload: Any) -> Any:
     """Return a payload whose maps are in the order of their keys, because the service knows no other order."""
+    if isinstance(getattr(type(payload), "body", None), property):
+        # A manifest of Kubernetes is shown as its mapping.
+        payload = payload.body
     if isinstance(payload, dict):
         return {key: with_sorted_maps(payload[key]) for key in sorted(payload)}
     if isinstance(payload, list):

@@ -55,6 +55,7 @@ def single_faults(
     found: list[Fault] = []
     for fault in (
         *_of_steps(steps, left_out),
+        *_of_cluster(trace, steps),
         *_of_changes(trace, steps, kinds, left_out),
         *_behinds(trace, steps, kinds, left_out),
         *_replacements(trace, steps),
@@ -65,6 +66,9 @@ def single_faults(
     ):
         if processes == 1 and isinstance(fault, faults.HandOver):
             left_out["there is only one process"].append(fault)
+            continue
+        if trace.on_cluster and _cannot_be(fault, trace):
+            left_out["an API server of Kubernetes does not do so"].append(fault)
             continue
         found.append(fault)
     return found, {why: pruned for why, pruned in left_out.items() if pruned}
@@ -255,6 +259,30 @@ def _of_write(step: Step) -> list[Fault]:
         faults.AnswerLate(number),
         faults.ClockJump(number),
     ]
+
+
+def _cannot_be(fault: Fault, trace: Trace) -> bool:
+    """Return True if a fault of a store is none of a cluster.
+
+    An API server gives up a request after a minute. A creation that is stored after the object was made and deleted
+    again is the exception of C5 on Kubernetes, so none arrives when the scenario is over.
+    """
+    if isinstance(fault, faults.CommitLast):
+        return trace.steps[fault.step - 1].method == "create"
+    return isinstance(fault, faults.Repeat | faults.RestartBehind)
+
+
+def _of_cluster(trace: Trace, steps: Sequence[Step]) -> Iterator[Fault]:
+    """Yield the faults that only Kubernetes has."""
+    if not trace.on_cluster:
+        return
+    for step in steps:
+        if changes_something(step):
+            yield faults.Throttled(step.number)
+            yield faults.FailOver(step.number)
+    for each in trace.commits:
+        if each.what == "deleted" and not each.by and not each.term:
+            yield faults.GarbageLate(".".join(each.kind), each.revision)
 
 
 def _of_changes(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, NoReturn
 
@@ -11,6 +11,7 @@ import trio
 
 from headway.api import Code, described, of_call
 from headway.base import calling_line, story
+from headway.controller import App
 from headway.errors import Conflict, HeadwayError
 from headway.pauses import PAUSE
 from headway.protobuf import copy_message
@@ -99,6 +100,10 @@ class Link(Wire):
         self.pause()
         self._injector.after(seconds, self.go_on)
 
+    def opened(self, app: App) -> AbstractAsyncContextManager[Channel]:  # noqa: ARG002  # for a cluster
+        """Open the channel that the program of a life uses."""
+        return nullcontext(self)
+
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
@@ -167,6 +172,8 @@ class Link(Wire):
                 await self._injector.during_change()
             case faults.ServerRestart():
                 await self._server.restart()
+            case faults.ApiServerFault():
+                self.strike_server(fault)
             case faults.LeaseLost():
                 self._server.store.end_leases()
             case faults.HandOver():
@@ -229,8 +236,19 @@ class Link(Wire):
         step.outcome = "done"
         step.effect = (trio.current_time(), len(self._injector.trace.entries))
         if not step.write or not step.kind[1]:
-            step.answer = _answer(reply, outside=not step.kind[1])
+            step.answer = self.answer(reply) if step.kind[1] else repr(reply)[:_LONGEST_ANSWER]
         return reply
+
+    def strike_server(self, fault: faults.ApiServerFault) -> None:
+        """Let the API servers behave otherwise for some seconds, if there are any."""
+
+    def answer(self, reply: Any) -> str:
+        """Return the versions of what was read."""
+        items = reply if isinstance(reply, list) else [reply]
+        found = [each.resource for each in items if getattr(each, "resource", None) is not None]
+        found += [change.resource for each in items if isinstance(each, Changes) for change in each.changes]
+        found += [each for item in items for each in getattr(item, "resources", ())]
+        return " ".join(f"{resource_id(each.id)} {each.version}" for each in found if each.id is not None)
 
     async def _fail(self, step: Step, outcome: str, error: HeadwayError | None = None) -> NoReturn:
         await trio.lowlevel.checkpoint()
@@ -304,17 +322,6 @@ class Link(Wire):
 
     def _note_delivered(self, kind: Kind, what: str, revision: int) -> None:
         self._injector.trace.add(Delivered(trio.current_time(), self._process, kind, what, revision))
-
-
-def _answer(reply: Any, *, outside: bool) -> str:
-    """Return the content of a reply: the versions of resources, or a text of any other value."""
-    if outside:
-        return repr(reply)[:_LONGEST_ANSWER]
-    items = reply if isinstance(reply, list) else [reply]
-    found = [each.resource for each in items if getattr(each, "resource", None) is not None]
-    found += [change.resource for each in items if isinstance(each, Changes) for change in each.changes]
-    found += [each for item in items for each in getattr(item, "resources", ())]
-    return " ".join(f"{resource_id(each.id)} {each.version}" for each in found if each.id is not None)
 
 
 def _failure(error: Exception) -> str:

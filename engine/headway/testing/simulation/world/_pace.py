@@ -222,7 +222,8 @@ class Pace:
 DELETED = " while it is being deleted"
 """The end of the text of a change that is lost, because a finalizer has kept the resource that it was made to."""
 
-_CHANGES = frozenset(("apply", "create", "delete", "write", "write_status"))
+# The last one is used by the functions of `headway.kubernetes`.
+_CHANGES = frozenset(("apply", "create", "delete", "write", "write_status", "_write"))
 
 
 class PacedClient:
@@ -306,6 +307,9 @@ def _text(method: str, arguments: tuple[Any, ...]) -> str:
     """Return a change as text, to see whether users ask for the same in two runs."""
     if not arguments:
         return method
+    if method == "_write":
+        type, message = arguments[:2]
+        return _text(f"write, {message.metadata.get(':verb', '')}", (type.view(message),))
     if isinstance(arguments[0], Resource):
         message = arguments[0].message()
         id = resource_id(message.id)

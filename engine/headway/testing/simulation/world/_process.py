@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -194,16 +193,18 @@ class Process:
         self._scope = trio.CancelScope()
         try:
             with self._scope:
-                opened: AbstractAsyncContextManager[Engine] = open_workers(
-                    self.link,
-                    traced_app(self.app, self._injector, self.name),
-                    process=self.name,
-                    report=self._report,
-                    # The bound uses the real clock, and virtual time may stand still here. The run checks the time
-                    # taken.
-                    timing=Timing(lease_ttl=LEASE_TTL, shutdown_bound=_NEVER),
-                )
-                async with opened as self.engine:
+                async with (
+                    self.link.opened(self.app) as channel,
+                    open_workers(
+                        channel,
+                        traced_app(self.app, self._injector, self.name),
+                        process=self.name,
+                        report=self._report,
+                        # The bound uses the real clock, and virtual time may stand still here. The run checks the time
+                        # taken.
+                        timing=Timing(lease_ttl=LEASE_TTL, shutdown_bound=_NEVER),
+                    ) as self.engine,
+                ):
                     self.life = self.lives
                     self._readers.watch_caches(self.engine)
                     self._running.set()

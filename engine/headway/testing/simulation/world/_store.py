@@ -32,7 +32,7 @@ CREATING: ContextVar[bool] = ContextVar("headway.simulation.creating", default=F
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FIRST_MILLISECOND = 1_700_000_000_000
-_LONGEST_HANDOVER = 60.0
+LONGEST_HANDOVER = 60.0
 """The number of seconds after which a lease may go to any process, because its heir may be dead."""
 
 
@@ -151,7 +151,7 @@ class SimulatedStore(MemoryBackend):
         for held in self._leases.list(""):
             self._heirs[held.lease.name] = held.lease.holder
             self._end(held.lease)
-        with trio.move_on_after(_LONGEST_HANDOVER):
+        with trio.move_on_after(LONGEST_HANDOVER):
             await self.wait_handed_over()
 
     def hand_over(self, names: Iterable[str], leader: str) -> None:
@@ -171,7 +171,7 @@ class SimulatedStore(MemoryBackend):
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """Acquire a lease. While it is being handed to another process, wait for that for some seconds."""
-        with trio.move_on_after(_LONGEST_HANDOVER):
+        with trio.move_on_after(LONGEST_HANDOVER):
             while self._heirs.get(name, holder) != holder:
                 await self._handed_over.park()
         acquired = await super().acquire_lease(name, holder, ttl, attempt)

@@ -33,13 +33,11 @@ class Streams:
 
     def harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
         """Apply a fault, now that its change has been committed."""
-        scripts = self._scripts()
         if isinstance(fault, faults.Repeat):
-            for script in scripts:
+            for script in self._scripts():
                 script.kind_script(kind).duplicates += 1
         elif isinstance(fault, faults.Drop):
-            for script in scripts:
-                script.kind_script(kind).drop()
+            self._drop(kind)
         elif isinstance(fault, faults.HistoryLost):
             self._lose(kind)
         elif isinstance(fault, faults.Missed):
@@ -99,6 +97,10 @@ class Streams:
 
         injector.nursery.start_soon(at_last)
         return show
+
+    def _drop(self, kind: Kind) -> None:
+        for script in self._scripts():
+            script.kind_script(kind).drop()
 
     def _lose(self, kind: Kind) -> None:
         for process in self._processes:

@@ -151,19 +151,27 @@ class World:
             app = self._make_app(self.processes[0])
         types = merged(app.registry, setting.new_from_start)
         self._shards = FreeShards(app)
-        self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
         self._patient = patient
         self.waits = 0.0
-        server = self.server = Server(
-            self.injector,
-            types,
-            on_restart=self._break_links,
-            harm_streams=self._streams.harm,
-            name="store" if of is None else side,
-            peer_links=self.network.ends(side, setting.engines) if setting.peers or of is not None else (),
-            on_commit=partial(self._peerings.committed, side),
-            on_replaced=partial(self._peerings.replaced, side),
-        )
+        self._link_type = Link
+        if any(each.foreign for each in types):
+            server = self._on_cluster(types)
+        else:
+            for each in plan:
+                if isinstance(each, faults.CLUSTER_FAULTS):
+                    raise DeclarationError(f"plan: {each} is for a program whose types are of Kubernetes")
+            self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
+            server = Server(
+                self.injector,
+                types,
+                on_restart=self._break_links,
+                harm_streams=self._streams.harm,
+                name="store" if of is None else side,
+                peer_links=self.network.ends(side, setting.engines) if setting.peers or of is not None else (),
+                on_commit=partial(self._peerings.committed, side),
+                on_replaced=partial(self._peerings.replaced, side),
+            )
+        self.server = server
         # All users have one pace.
         home = of or self
         before = home._wait_for_everything if home._patient else None
@@ -176,6 +184,25 @@ class World:
             )
             for name, peer in setting.peers.items()
         }
+
+    def _on_cluster(self, types: Registry) -> Server:
+        """Return the server of a program whose types are of Kubernetes."""
+        # It needs the extra `kubernetes`.
+        from headway.testing.simulation.world._cluster import ClusterServer, check_no_peers
+        from headway.testing.simulation.world._cluster_link import ClusterLink, ClusterStreams
+
+        check_no_peers(self._setting.peers)
+        self.trace.on_cluster, self._link_type = True, ClusterLink
+        streams = self._streams = ClusterStreams(self.injector, self.processes, lambda: len(self.pace.asked))
+        streams.server = ClusterServer(
+            self.injector,
+            types,
+            now=self.clocks.seconds,
+            on_restart=self._break_links,
+            harm_streams=streams.harm,
+        )
+        # It has what is used of a server.
+        return cast("Server", streams.server)
 
     # --- for scenarios ---
 
@@ -423,7 +450,9 @@ class World:
         if self._setting.own_services:
             services = OwnServices(self.server, process.app.registry)
         after = self.processes[(self.processes.index(process) + 1) % len(self.processes)]
-        link = Link(self.injector, self.server, services, process.name, lambda: self._hand_over(after), process.kill)
+        link = self._link_type(
+            self.injector, self.server, services, process.name, lambda: self._hand_over(after), process.kill
+        )
         self._streams.begin(process, link)
         return link
 
