@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from headway.testing import simulation
 from headway.testing.simulation.world import Setting
 from tests.kubernetes.connected import Spec, Website
 from tests.kubernetes.operators import Dns, Operator, created, deleted, labelled_by_others, site
+from tests.test_docs import program_of
 
 Make = Callable[[simulation.Process], headway.App]
 
@@ -62,6 +65,15 @@ async def scaled_and_ready(world: simulation.World) -> None:
 @pytest.mark.parametrize("plan", ["none", "fail_over(2); crash_after(3)", "pause(2, 40.0)", "restore(0, 6)"])
 def test_same_plan_gives_the_same_trace(plan: str) -> None:
     assert told(run(deleted, plan)) == told(run(deleted, plan))
+
+
+@pytest.mark.parametrize("plan", ["none", pytest.param("", marks=[pytest.mark.wide, pytest.mark.timeout(600)])])
+def test_program_of_the_guide_is_proved(plan: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if plan:
+        monkeypatch.setenv("HEADWAY_PLAN", plan)
+    (tmp_path / "proved_websites.py").write_text(program_of("docs/guides/kubernetes.md"))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("proved_websites").test_websites()
 
 
 def test_owner_takes_its_dependents_with_it_a_moment_later() -> None:
