@@ -102,6 +102,41 @@ async def test_an_idle_stream_tells_how_far_it_is(
         assert watches == (1 if small > 1 else 2)
 
 
+class SlowPosition(GatedServer):
+    """An API server whose answers to reads of one object wait for ``may``."""
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(server)
+        self.may = trio.Event()
+
+    async def call(self, method: str, path: str, **options: Any) -> Any:
+        answer = await super().call(method, path, **options)
+        if options.get("params", {}).get("limit") == "1":
+            await self.may.wait()
+        return answer
+
+
+async def test_a_stream_that_resumes_says_so_before_a_barrier(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    """Its reader may ask how far it is at once. Another item before the bookmark would break the stream."""
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        first = await client.write(program.config_map.new("first", namespace=namespace))
+        second = await client.write(program.config_map.new("second", namespace=namespace))
+        slow = SlowPosition(server)
+        watch = new_watch(slow, program.config_map, Within(namespace=namespace), resume=int(first.version))
+        async with watch.items() as items:
+            watch.ask(int(second.version))
+            with trio.move_on_after(1.5) as silence:
+                await anext(items)
+            assert silence.cancelled_caught
+            slow.may.set()
+            with trio.fail_after(SOON):
+                bookmark = await anext(items)
+                assert isinstance(bookmark, Bookmark)
+                assert (bookmark.resumed, bookmark.position.revision) == (True, int(first.version))
+                assert told(await anext(items)) == [("second", False)]
+
+
 @pytest.mark.parametrize("small", [500, 1])
 async def test_no_late_change_is_lost(
     kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int

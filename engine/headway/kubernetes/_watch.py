@@ -136,6 +136,8 @@ class TypeWatch:
             self._main, self._seen, self._late = before._main, before._seen, before._late
         self._chunk: list[pb.Resource] = []
         self._wanted = 0
+        # Set once the first bookmark or the end of the snapshot has been sent.
+        self._live = trio.Event()
         self._asked = trio.Event()
         self._progress = trio.Event()
         self._send, self._receive = trio.open_memory_channel[StreamItem | HeadwayError](_QUEUE)
@@ -189,6 +191,7 @@ class TypeWatch:
         else:
             await self._check_history()
             await self._send.send(Bookmark(self._position(self.frontier), resumed=True))
+            self._live.set()
         short = 0
         while True:
             # A server ends each watch after some minutes. Meanwhile it may have been restarted on older data.
@@ -263,6 +266,7 @@ class TypeWatch:
             self._chunk = []
         self.frontier = revision
         await self._send.send(EndOfSnapshot(self._position(revision)))
+        self._live.set()
         self._moved()
 
     async def _list(self) -> None:
@@ -363,13 +367,12 @@ class TypeWatch:
     # Barriers.
 
     async def _answer(self) -> None:
+        await self._live.wait()
         while True:
             await self._asked.wait()
-            if self.frontier and (self.frontier < self._wanted or self._late):
+            if self.frontier < self._wanted or self._late:
                 await self._barrier(self._wanted)
-            if not self.frontier:
-                await self._progress.wait()
-            elif self._late:
+            if self._late:
                 # Until there is a revision to deliver it at.
                 await trio.sleep(_PATIENCE)
             elif self._wanted <= self.frontier:
