@@ -68,8 +68,8 @@ PRINTS = {
 }
 
 
-ELSEWHERE = {"docs/guides/kubernetes.md"}
-"""The pages whose programs need another server: `tests/kubernetes/test_guide.py`."""
+ELSEWHERE = {"docs/guides/kubernetes.md", "docs/guides/kubernetes-operator.md"}
+"""The pages whose programs need another server: `tests/kubernetes/test_guide.py` and `test_kubectl.py`."""
 
 _BLOCKED = re.compile(r"^.*\[warning  \] LoopBlocked .*\n(?:(?:  .*)?\n)*", re.MULTILINE)
 """The warning that a busy machine did not let the program run for a second, with its stack."""

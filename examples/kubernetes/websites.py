@@ -94,32 +94,34 @@ def operator(dns: Dns) -> headway.App:
         site = rt.resource(request)
         if site is None:
             return
-        async with (
-            rt.conditions(site, failure="Ready") as conditions,
-            rt.finalizer(site, FINALIZER) as guarded,
-        ):
+        async with rt.conditions(site, failure="Ready") as conditions, rt.finalizer(site, FINALIZER) as guarded:
             site = guarded.resource
             if guarded.alive:
-                for type in OWNED:
-                    async with rt.outputs(type, owner=site) as wanted:
-                        if (body := body_of(type, site)) is not None:
-                            data = kubernetes.manifest(body)
-                            await wanted.apply(site.name, data, metadata=labels_of(site), force=True)
+                await apply_objects(rt, site)
                 if site.data.spec.host:
                     await dns.put(*record_of(rt, site), site.data.spec.host)
                 else:
                     await dns.remove(*record_of(rt, site))
-                ready, replicas = ready_replicas(rt, site), site.data.spec.replicas or 0
-                said, is_ready = f"{ready} of {replicas} replicas are ready", ready >= replicas
+                ready, wanted = ready_replicas(rt, site), site.data.spec.replicas or 0
+                said = f"{ready} of {wanted} replicas are ready"
+                conditions.set("Ready", ready >= wanted, said, reason="Available" if ready >= wanted else "Progressing")
                 if ready != site.data.status.ready:
                     site.data.status.ready = ready
                     await kubernetes.update_status(rt, site)
                     rt.event(site, "Scaled", said)
-                conditions.set("Ready", is_ready, said, reason="Available" if is_ready else "Progressing")
             elif guarded.cleaning_up:
                 await dns.remove(*record_of(rt, site))
 
     return app
+
+
+async def apply_objects(rt: headway.Runtime, site: headway.Resource[Website]) -> None:
+    """Let a site own the objects that it should have, and no others."""
+    for type in OWNED:
+        async with rt.outputs(type, owner=site) as outputs:
+            body = body_of(type, site)
+            if body is not None:
+                await outputs.apply(site.name, kubernetes.manifest(body), metadata=labels_of(site), force=True)
 
 
 def body_of(type: headway.ResourceType[Any], site: headway.Resource[Website]) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ from typing import Any
 import headway
 from examples.kubernetes.dns import Order, Records
 from examples.kubernetes.websites import CONFIG_MAP, DEPLOYMENT, INGRESS, OWNED, WEBSITE, Spec, Website, operator
+from tests.examples.fleet_kit import ROOT
+from tests.test_docs import program_of
 
 FALSE = headway.ConditionState.FALSE
 
@@ -99,6 +101,16 @@ async def test_a_failure_of_the_provider_is_a_condition() -> None:
         await engine.client.apply(site())
         stored = await headway.until_condition(engine.client, WEBSITE, "blog", "Ready", state=FALSE)
         assert ready_of(stored) == ("FALSE", "ConnectionError", "the provider does not answer")
+
+
+def test_guide_shows_the_operator_itself() -> None:
+    shown = program_of("docs/guides/kubernetes-operator.md")
+    program = (ROOT / "examples/kubernetes/websites.py").read_text()
+    assert lines_of(shown) == lines_of(program.partition('"""\n\n')[2])
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
 
 
 async def test_a_late_call_changes_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -44,6 +45,7 @@ class Person:
         return subprocess.run(
             [*map(str, arguments), *shlex.split(command)],
             input=input,
+            cwd=ROOT,
             env={**os.environ, "HOME": str(self._folder), **environment},
             capture_output=True,
             text=True,
@@ -160,6 +162,27 @@ def test_apply_wait_get_and_describe(person: Person) -> None:
     # What a person applies again is as it was: the operator writes no field of it.
     assert person.does(f"apply -f {SITE}") == "website.example.org/blog unchanged\n"
     assert person.does(f"diff -f {SITE}") == ""
+
+
+def test_what_the_guide_shows(person: Person, own_kube: KubeServer, tmp_path: Path) -> None:
+    """Each command prints what the guide says, except for the ages."""
+    text = (ROOT / "docs/guides/kubernetes-operator.md").read_text().partition("<!-- as kubectl prints it -->")[2]
+    shown = re.findall(r"^\$ kubectl (.*)\n((?:[^$`].*\n)+)", text.partition("```\n\n")[0], re.MULTILINE)
+    assert len(shown) == 5
+    # Events of an earlier Website of this name would be shown, too.
+    namespace = own_kube.new_namespace()
+    other = Person(tmp_path, kubeconfig(own_kube, namespace, tmp_path), person.dns)
+    for command, output in shown:
+        if command.startswith("wait"):
+            other.waits("website/blog", "condition=Ready=false")
+            other.is_ready("blog", 2)
+        if command.startswith("events"):
+            other.sees(command, "2 of 2")
+        assert plain(other.does(command).replace(namespace, "default")) == plain(output)
+
+
+def plain(text: str) -> list[list[str]]:
+    return [re.sub(r"\b\d+s\b", "AGE", line).split() for line in text.splitlines()]
 
 
 def test_a_condition_waits_for_the_newest_spec(person: Person) -> None:
