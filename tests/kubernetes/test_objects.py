@@ -203,7 +203,7 @@ class Scripted:
         return {"metadata": {"resourceVersion": "14"}, "items": []}
 
     @asynccontextmanager
-    async def watch(self, _: str, __: object) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(self, _: str, __: object, **___: object) -> AsyncIterator[AsyncIterator[bytes]]:
         async def read() -> AsyncIterator[bytes]:
             for each in self.lines:
                 yield json.dumps(each).encode()
@@ -251,7 +251,7 @@ class Ending(Scripted):
     watches = 0
 
     @asynccontextmanager
-    async def watch(self, _: str, __: object) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(self, _: str, __: object, **___: object) -> AsyncIterator[AsyncIterator[bytes]]:
         self.watches += 1
         lines, self.lines = self.lines, ()
 
