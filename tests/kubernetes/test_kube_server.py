@@ -14,7 +14,7 @@ from tests.helpers.kube_server import BOB, KubeServer, need_kube, running_kube
 def test_missing_api_server_skips_tests_but_fails_them_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = tmp_path / "kube-apiserver"
     monkeypatch.delenv("HEADWAY_NEEDS_KUBE", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no Kubernetes API server: install Go and run `make kube`"):
+    with pytest.raises(pytest.skip.Exception, match="install Go and run `make kube`"):
         need_kube(missing)
     monkeypatch.setenv("HEADWAY_NEEDS_KUBE", "1")
     with pytest.raises(pytest.fail.Exception, match="no Kubernetes API server"):
