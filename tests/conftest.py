@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left_out)]
         config.hook.pytest_deselected(items=left_out)
     for item in items:
-        if not {"kube", "own_kube", "fresh_kube"}.isdisjoint(getattr(item, "fixturenames", ())):
+        if not {"kube", "own_kube"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("kube")
         if any(item.get_closest_marker(name) for name in ("wide", "browser", "kube")):
             item.add_marker("deep")

@@ -8,11 +8,15 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import trio
 
 START = 30.0
+
+_STARTER = ThreadPoolExecutor(1, "starter")
+"""The thread that starts all processes and lasts as long as the tests. Trio's own threads end after some seconds."""
 
 
 class ServerProcess(ABC):
@@ -30,7 +34,7 @@ class ServerProcess(ABC):
 
     def _set_command(self, command: list[str]) -> None:
         setpriv = shutil.which("setpriv")
-        # The process ends with the tests, however they end.
+        # The process ends with the tests, however they end: with the thread that has started it, as Linux counts.
         self._command = [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else command
 
     @property
@@ -48,7 +52,9 @@ class ServerProcess(ABC):
         """Start its process with its present data."""
         assert not self.running, f"{self.name} is already running"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = _STARTER.submit(
+                lambda: subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            ).result()
 
     def kill(self) -> None:
         """End its process as `kill -9` does, and wait until it has ended."""

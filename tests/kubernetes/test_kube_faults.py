@@ -28,13 +28,6 @@ def own_kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
         yield server
 
 
-@pytest.fixture
-def fresh_kube(tmp_path: Path) -> Iterator[KubeServer]:
-    """An API server whose etcd a test puts back, and which no other test uses then."""
-    with running_kube(tmp_path / "fresh-kube") as server:
-        yield server
-
-
 class Watching:
     """A program that notes what each reconcile has seen of a ConfigMap, and whether it went back in time."""
 
@@ -103,9 +96,8 @@ async def test_c6_deletions_before_a_restart_of_the_server_are_unknown(own_kube:
     assert any(isinstance(each, DeletionsUnknown) for each in test.events)
 
 
-async def test_c2_a_store_that_is_put_back_stops_the_controller(fresh_kube: KubeServer, tmp_path: Path) -> None:
+async def test_c2_a_store_that_is_put_back_stops_the_controller(own_kube: KubeServer, tmp_path: Path) -> None:
     """An API server would answer the old streams with silence, and reads with old data."""
-    own_kube = fresh_kube
     namespace = own_kube.new_namespace()
     test, maps = Watching(namespace), Maps(own_kube, namespace)
     maps.write("web", v="1")
