@@ -66,8 +66,10 @@ test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, c
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
 	  $(BIN)/pytest tests/cluster -m cluster -o stacks_after=0
 
-test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go
-	$(BIN)/pytest -n 2 --dist loadscope -m kube --timeout 180 -o stacks_after=0 tests/kubernetes tests/benchmarks
+test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go (FOR=600 SEED=2: random faults alone)
+	$(if $(FOR),HEADWAY_KUBE_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_KUBE_SEED=$(SEED)) \
+	  $(BIN)/pytest $(if $(FOR)$(SEED),,-n 2 --dist loadscope) -m kube --timeout 180 -o stacks_after=0 \
+	  $(if $(FOR)$(SEED),tests/kubernetes/test_kube_runs.py,tests/kubernetes tests/benchmarks)
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 

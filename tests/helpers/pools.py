@@ -69,6 +69,7 @@ class PoolsApp:
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
         blind: True if a summary is written over whatever the server has, even if the cache does not have it yet.
+        applying: further arguments of each apply.
         runtime: the reconcile context of the last run that began.
         ranges: by kind, the part of each type that the controller has.
 
@@ -79,10 +80,10 @@ class PoolsApp:
     controller = "pools"
 
     def __init__(self, *, concurrency: int = 2, deadline: float = 20.0, scoped: bool = False) -> None:
-        self.app = app = headway.App("test")
-        self.pool = app.type("test", "v1", "Pool", Pool)
-        self.member = app.type("test", "v1", "Member", Member)
-        self.summary = app.type("test", "v1", "Summary", Summary)
+        self.app = headway.App("test")
+        self.pool = self.declare("Pool", Pool)
+        self.member = self.declare("Member", Member)
+        self.summary = self.declare("Summary", Summary)
         self.by_pool = headway.indexes.by(self.member, "pool", lambda member: member.data.pool)
         # The types that the controller manages or watches now.
         self.types: tuple[headway.ResourceType[Any], ...] = (self.pool, self.member, self.summary)
@@ -110,11 +111,16 @@ class PoolsApp:
         self.told = 0
         self.stated: set[tuple[str, int]] = set()
         self.blind = False
+        self.applying: dict[str, Any] = {}
         self.runtime: headway.Runtime | None = None
         self.at_start: list[str] = []
         self._enqueue: Callable[[headway.ResourceId], None]
         self._failing = trio.Event()
         self.replace(self.reconcile)
+
+    def declare(self, kind: str, payload: type[Any]) -> ResourceType[Any]:
+        """Declare a type of the app. A subclass may have its resources elsewhere than in a store of Headway."""
+        return self.app.type("test", "v1", kind, payload)
 
     def replace(
         self, reconcile: Reconciler, initialiser: Callable[[headway.Runtime], Awaitable[None]] | None = None
@@ -261,10 +267,11 @@ class PoolsApp:
         members += self.further_members(rt, id.name)
         metadata = {"shown": "yes" if len(members) % 2 else "no"} if self.scoped else {}
         if self.blind and members:
-            await rt.client.apply(self.summary.new(id.name, Summary(members=members), owner=pool, metadata=metadata))
+            whole = self.summary.new(id.name, Summary(members=members), owner=pool, metadata=metadata)
+            await rt.client.apply(whole, **self.applying)
             return
         if summary is not None and not members and self.scoped:
             await rt.client.delete(summary, version=summary.version)
         async with rt.outputs(self.summary, owner=pool) as wanted:
             if members:
-                await wanted.apply(id.name, Summary(members=members), metadata=metadata)
+                await wanted.apply(id.name, Summary(members=members), metadata=metadata, **self.applying)

@@ -115,7 +115,8 @@ class RecordingChannel(PassingChannel):
         if path.rpartition("/")[2] != "WatchList":
             return opened
         self._watches += 1
-        return _RecordedStream(opened, request, f"{self._who}.{self._watches}", self._record)
+        watch = f"{self._who}.{self._watches}"
+        return _RecordedStream(opened, request, watch, self._record, self.inner.knows_outcomes)
 
 
 class _RecordedStream:
@@ -125,12 +126,19 @@ class _RecordedStream:
         request: pb.WatchListRequest,
         watch: str,
         record: Record,
+        knows_outcomes: bool,
     ) -> None:
         self._opened = opened
+        self._knows_outcomes = knows_outcomes
         self._request = request
         self._watch = watch
         self._record = record
         self._recorded = False
+
+    @property
+    def call(self) -> Any:
+        """The call of a stream that may lag, which its reader can ask how far it is. Its answer is an item."""
+        return None if self._knows_outcomes else getattr(self._items, "call", None)
 
     async def __aenter__(self) -> AsyncIterator[Any]:
         self._items = await self._opened.__aenter__()
