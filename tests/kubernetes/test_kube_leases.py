@@ -126,18 +126,19 @@ async def test_c3_a_fence_only_rises(kube: KubeServer, namespace: str, tmp_path:
         assert higher.position.revision > first.position.revision
         with pytest.raises(Fenced):
             await one.leases.raise_fence(NAME, "", term=7, number=2)
-        await one.leases.record_checkpoint(higher.fence, 5)
-        await one.leases.record_checkpoint(higher.fence, 4)
+        revision = higher.position.revision
+        await one.leases.record_checkpoint(higher.fence, revision)
+        await one.leases.record_checkpoint(higher.fence, revision - 1)
         later = await two.leases.raise_fence(NAME, "", term=8, number=1)
-        assert later.checkpoint == 5
+        assert later.checkpoint == revision
         with pytest.raises(Fenced):
             await one.leases.raise_fence(NAME, "", term=7, number=3)
         with pytest.raises(Fenced):
-            await one.leases.record_checkpoint(higher.fence, 6)
+            await one.leases.record_checkpoint(higher.fence, revision + 1)
         with pytest.raises(StoreChanged):
-            await two.leases.record_checkpoint(later.fence, 6, Position("another", "", 1))
+            await two.leases.record_checkpoint(later.fence, revision + 1, Position("another", "", 1))
         member = await one.leases.raise_fence(NAME, "web-1", number=1)
-        assert member.fence.term == 1
+        assert member.fence.term == 9
         objects = await server.call("GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
         names = {each["metadata"]["annotations"]["headway.dev/name"] for each in objects["items"]}
         assert names == {NAME, f"{NAME}#web-1"}, json.dumps(objects)
@@ -183,6 +184,24 @@ async def test_a_namespace_that_does_not_exist_is_said(kube: KubeServer, tmp_pat
     async with connected(kube, Program(), "absent", tmp_path) as (client, _, _):
         with pytest.raises(NotFound, match="absent"):
             await client.leases.acquire(NAME, "one", 15)
+
+
+async def test_c6_a_run_that_records_nothing_hides_no_deletion(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    """The next run looks for deletions from the first fence on, and from the checkpoint of another placement."""
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+        leases = client.leases
+        first = await leases.raise_fence(NAME, "", number=1)
+        assert first.checkpoint == first.position.revision
+        for number in (2, 3):
+            again = await leases.raise_fence(NAME, "", term=first.fence.term, number=number)
+            assert 0 < again.checkpoint <= first.position.revision
+        await leases.record_checkpoint(again.fence, again.position.revision)
+        part = await leases.raise_fence(NAME, "0/2", number=1)
+        assert part.checkpoint == again.position.revision
+        assert part.fence.term > again.fence.term
 
 
 async def test_a_fence_of_another_cluster_counts_for_nothing(kube: KubeServer, namespace: str, tmp_path: Path) -> None:

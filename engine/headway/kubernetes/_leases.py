@@ -24,6 +24,7 @@ from headway.errors import AlreadyExists, Conflict, Fenced, LeaseLost, NotFound,
 from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._unresolved import Unresolved
 from headway.resource import pb, position
+from headway.storage import first_checkpoint, next_term
 
 NAME = "headway.dev/name"
 _FENCE = "headway.dev/fence"
@@ -183,12 +184,19 @@ class Leases(LeaseApi):
         for _ in range(_ATTEMPTS):
             found = await self._read("fence", name)
             term, number, checkpoint = self._fence(found)
-            wanted = (request.term or term + 1, request.number)
+            following, from_now = term + 1, 0
+            if not checkpoint:
+                # Its first fence. The next run looks for what was deleted since, also if this one records nothing.
+                others = await self._fences_of(controller)
+                following = max(following, next_term((controller, member), others))
+                recorded = {each: checkpoint for (_, each), (*_, checkpoint) in others.items() if checkpoint}
+                checkpoint = first_checkpoint(member, recorded) or 0
+                from_now = checkpoint or await self._cluster.now()
+            wanted = (request.term or following, request.number)
             if found is not None and wanted <= (term, number):
                 raise Fenced(f"the fence of {name} is at term {term}, number {number}: a later run has begun")
-            made = await self._store(
-                "fence", name, found, {}, {_FENCE: f"{wanted[0]}.{wanted[1]}", _CHECKPOINT: str(checkpoint)}
-            )
+            text = {_FENCE: f"{wanted[0]}.{wanted[1]}", _CHECKPOINT: str(checkpoint or from_now)}
+            made = await self._store("fence", name, found, {}, text)
             if made is not None:
                 revision = int(made["metadata"]["resourceVersion"])
                 return lease_pb.RaiseResponse(
@@ -219,6 +227,16 @@ class Leases(LeaseApi):
             if await self._store("fence", name, found, {}, text) is not None:
                 break
         return lease_pb.RecordSettledResponse()
+
+    async def _fences_of(self, controller: str) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """Return all fences of a controller, by the controller and the member."""
+        found = await self._cluster.server.call("GET", self._path, params={"labelSelector": f"{_MANAGED_BY}=headway"})
+        fences: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for each in found.get("items") or ():
+            of, _, member = (each["metadata"].get("annotations") or {}).get(NAME, "").partition("#")
+            if of == controller and any(fence := self._fence(each)):
+                fences[of, member] = fence
+        return fences
 
     def _fence(self, found: dict[str, Any] | None) -> tuple[int, int, int]:
         """Return the term, the number and the checkpoint of a fence; zeros without one, or of another cluster."""
