@@ -390,3 +390,13 @@ async def test_writes_at_an_old_version_conflict(autojump_clock: MockClock, mode
     await model.call("PUT", f"{MAPS}/one", body={**made, "data": {}})
     with pytest.raises(Conflict):
         await model.call("PUT", f"{MAPS}/one", body=made)
+
+
+async def test_same_apply_of_an_empty_mapping_changes_nothing(autojump_clock: MockClock, model: ModelServer) -> None:
+    """An empty mapping is applied and not stored, so an object is compared as it is stored."""
+    body, kind = {**config_map("web"), "data": {}}, "application/apply-patch+yaml"
+    first = await model.call("PATCH", f"{MAPS}/web", params={"fieldManager": "ada"}, body=body, content_type=kind)
+    await trio.sleep(5)
+    assert (
+        await model.call("PATCH", f"{MAPS}/web", params={"fieldManager": "ada"}, body=body, content_type=kind) == first
+    )

@@ -285,7 +285,9 @@ class ModelCluster:
         if kind.generation and _content(kind, made) != _content(kind, old):
             meta["generation"] = known["generation"] + 1
         self._validate(target, made, old)
-        if made == old or options.dry_run:
+        if _untimed(made) == _untimed(old):
+            return old
+        if options.dry_run:
             return made
         if "deletionTimestamp" in meta and not finalizers_of(made):
             self.remove(target.stored, old)
@@ -442,6 +444,11 @@ class ModelCluster:
 def _unmanaged(object: Object) -> Object:
     """Return an object without its managers."""
     return {**object, "metadata": _replaced(object["metadata"], "managedFields", None)}
+
+
+def _untimed(object: Object) -> tuple[Object, list[Object]]:
+    """Return an object and its managers, without the times of the managers: these alone are no change."""
+    return _unmanaged(object), [{**each, "time": ""} for each in object["metadata"].get("managedFields") or ()]
 
 
 def _replaced(object: Object, key: str, value: Any) -> Object:
