@@ -144,6 +144,25 @@ async def test_the_same_apply_makes_no_call(kube: KubeServer, namespace: str, tm
                 assert len(gated.calls) > before
 
 
+async def test_the_same_apply_by_a_new_process_changes_nothing(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    """An empty mapping is not stored, but an apply owns it, also after a creation."""
+    program = Program()
+    template = deployment()["spec"]["template"]
+    template["spec"] = {**template["spec"], "nodeSelector": {}, "volumes": [{"name": "a", "emptyDir": {}}]}
+    template["metadata"]["annotations"] = {}
+    for wanted in (
+        program.config_map.new("web", {"data": {}}, namespace=namespace, metadata={"app": "web"}),
+        program.deployment.new("web", deployment(template=template, strategy={}), namespace=namespace),
+    ):
+        versions = set()
+        for _ in range(3):
+            async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+                versions.add((await client.apply(wanted)).version)
+        assert len(versions) == 1, wanted.id
+
+
 async def test_a_deletion_waits_for_finalizers(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
     program = Program()
     async with connected(kube, program, namespace, tmp_path) as (client, _, _):

@@ -57,6 +57,13 @@ def _given(fields: Mapping[str, Any], value: object) -> dict[str, Any]:
                 found[key] = {".": {}, **_given(inner, item)}
         elif what == "v" and isinstance(value, list) and json.loads(name) in value:
             found[key] = inner
+    if isinstance(value, Mapping):
+        # An empty mapping may not be stored, but an apply owns it. Without this, the next apply would be a change.
+        for name, each in value.items():
+            if f"f:{name}" not in found and isinstance(each, Mapping):
+                empty = _given({}, each)
+                if empty or not each:
+                    found[f"f:{name}"] = empty
     return found
 
 
