@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ class GatedServer:
         loses: the number of writes whose answers are lost from now on. Their calls are kept in ``late``.
         late: the writes that have not arrived yet: call `arrive`.
         refuses: the errors of the next calls, by method, each with their number.
+        before_patches: called before each patch, as another program that is faster.
         refuses_reads_after_a_write: the error of each read that follows a write.
         written: True if the last call was a write.
     """
@@ -34,6 +35,7 @@ class GatedServer:
         self.arrives_at_once = True
         self.refuses_reads_after_a_write: HeadwayError | None = None
         self.written = False
+        self.before_patches: Callable[[], Awaitable[object]] | None = None
         self.refuses: dict[str, tuple[int, HeadwayError]] = {}
         self.late: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
@@ -47,6 +49,8 @@ class GatedServer:
         if times and error is not None:
             self.refuses[method] = times - 1, error
             raise error
+        if method == "PATCH" and self.before_patches is not None:
+            await self.before_patches()
         if method == "GET" or not self.loses:
             return await self._server.call(method, path, **options)
         self.loses -= 1

@@ -15,6 +15,7 @@ from trio.testing import MockClock
 import headway
 from headway import field, kubernetes
 from headway.errors import DeclarationError, FailedPrecondition, InvalidArgument, PayloadError
+from headway.kubernetes._any_json import parsed
 from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._managers import taken_over
 from headway.kubernetes._objects import merged_conditions, object_of, resource_of, revision_of
@@ -299,3 +300,16 @@ def test_a_manifest_does_not_show_its_values() -> None:
 
 def test_a_type_of_a_group_with_dots_is_explained() -> None:
     assert id_of(Ref(type="example.org.v1.Disk", name="a")).type == DISK.name
+
+
+def test_json_that_python_does_not_read_is_no_payload() -> None:
+    type = kubernetes.builtin(headway.App("json"), "v1", "ConfigMap")
+    for data in (b"1" * 5000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b'"\xff"'):
+        found = parsed(b'{"data": %s, "other": [1, "]"]}' % data)
+        assert found["other"] == [1, "]"]
+        stored = {"metadata": {"name": "a", "uid": "1", "resourceVersion": "1"}, **found}
+        with pytest.raises(PayloadError):
+            type.view(resource_of(type, stored, lambda *_: None)).data  # noqa: B018  # it is read
+    for wrong in (b"", b"{", b"\xff"):
+        with pytest.raises(ValueError, match=r"Expecting|expecting"):
+            parsed(wrong)

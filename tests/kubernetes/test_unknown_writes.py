@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from headway import kubernetes
 from headway.api import Code, NotBegun, call_of, of_call
 from headway.client import Acknowledged, Client, LeaseClient
-from headway.errors import HeadwayError, OutcomeUnknown, PermissionDenied
+from headway.errors import FailedPrecondition, HeadwayError, OutcomeUnknown, PermissionDenied
 from headway.kubernetes._open import open_channel
 from headway.resource import ConditionState, Resource, ResourceType, pb
 from tests.helpers.kube_server import KubeServer
@@ -218,3 +219,93 @@ async def test_a_write_that_is_canceled_is_unknown(kube: KubeServer, namespace: 
         assert test.of_run.unknowns == 1
         await test.settle()
         assert (await test.plain.read(program.deployment, made.id)).data["spec"]["replicas"] == 1
+
+
+async def test_a_creation_by_apply_that_another_program_changes_at_once_is_known(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    """C5: a Deployment's own controller writes its status as soon as there is one."""
+    program = Program()
+    async with fenced(kube, program, namespace, tmp_path) as test:
+        turns = 0
+
+        async def change() -> None:
+            nonlocal turns
+            turns += 1
+            if turns <= 2:
+                found = await test.plain.read(program.deployment, "web", namespace=namespace)
+                found.metadata[f"turn-{turns}"] = "yes"
+                await test.plain.write(found)
+
+        test.gated.before_patches = change
+        wanted = program.deployment.new("web", deployment(replicas=2), namespace=namespace, metadata={"app": "web"})
+        made = await test.client.apply(wanted)
+        assert turns == 3
+        assert made.metadata == {"app": "web", "turn-1": "yes", "turn-2": "yes"}
+        # It owns what it has applied, and so may take it away.
+        test.gated.before_patches = None
+        applied = await test.client.apply(program.deployment.new("web", deployment(replicas=2), namespace=namespace))
+        assert applied.metadata == {"turn-1": "yes", "turn-2": "yes"}
+        assert test.of_run.unknowns == 0
+
+
+async def test_a_webhook_that_is_down_leaves_no_outcome_unknown(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    """Otherwise one of these would stop a controller for every namespace."""
+    program = Program()
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    webhook = {
+        "name": "dead.headway.dev",
+        "clientConfig": {"url": "https://127.0.0.1:9/x"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 2,
+    }
+    async with fenced(kube, program, namespace, tmp_path) as test:
+        with kube.client() as person:
+            made = person.post(path, json={"metadata": {"name": namespace}, "webhooks": [webhook]})
+            assert made.is_success, made.text
+            try:
+                with trio.fail_after(20):
+                    while True:
+                        # Until the API server knows of it.
+                        new = program.config_map.new(f"web-{trio.current_time()}", namespace=namespace)
+                        try:
+                            await test.client.write(new)
+                        except FailedPrecondition as error:
+                            said = str(error)
+                            break
+                        await trio.sleep(0.1)
+                assert "failed calling webhook" in said
+                assert test.of_run.unknowns == 0
+                await test.settle()
+            finally:
+                person.delete(f"{path}/{namespace}")
+
+
+async def test_finding_out_goes_on_without_its_caller(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    """A call may take longer than the patience of a run, which would otherwise begin again and again."""
+    program = Program()
+    async with fenced(kube, program, namespace, tmp_path) as test:
+        made = await test.plain.write(program.config_map.new("web", {"data": {"a": "1"}}, namespace=namespace))
+        made.data["data"]["a"] = "2"
+        await test.lose(lambda: test.client.write(made), arrives=False)
+        began, may = trio.Event(), trio.Event()
+
+        async def slow() -> None:
+            began.set()
+            await may.wait()
+
+        test.gated.before_patches = slow
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(test.settle)
+            await began.wait()
+            nursery.cancel_scope.cancel()
+        test.gated.before_patches = None
+        may.set()
+        await test.settle()
+        assert [method for method, path in test.gated.calls if path.endswith("/web")].count("PATCH") == 1
+        await test.arrive()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +13,17 @@ import pytest
 import trio
 
 from headway import kubernetes
-from headway.errors import FailedPrecondition, HistoryCompacted, NotFound, PayloadError, StoreChanged
-from headway.kubernetes import KubernetesType, _watch
+from headway.api import Code, NotBegun, of_call
+from headway.errors import (
+    FailedPrecondition,
+    HistoryCompacted,
+    NotFound,
+    PayloadError,
+    PermissionDenied,
+    StoreChanged,
+    Unavailable,
+)
+from headway.kubernetes import KubernetesType, _cluster, _watch
 from headway.kubernetes._objects import resource_of
 from headway.kubernetes._watch import TypeWatch, Watched
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, Within, pb
@@ -369,36 +380,131 @@ async def test_a_history_that_is_gone_is_said(kube: KubeServer, namespace: str, 
                 await read_on(watch)
 
 
-async def test_an_object_with_too_many_levels_stops_no_other(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+async def test_an_object_that_cannot_be_read_stops_no_other(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
     program = Program()
     type = kubernetes.builtin(program.app, "apps/v1", "ControllerRevision")
     levels = 3000
     deep = '{"a":' * levels + "1" + "}" * levels
 
-    def revision(name: str, data: str) -> str:
-        return f'{{"metadata":{{"name":"{name}"}},"revision":1,"data":{data}}}'
+    def revision(name: str, data: str | bytes) -> bytes:
+        body = data.encode() if isinstance(data, str) else data
+        return b'{"metadata":{"name":"%s"},"revision":1,"data":%s}' % (name.encode(), body)
 
     async with connected(kube, program, namespace, tmp_path) as (client, server, _):
         path = f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
-        with kube.client() as person:
 
-            def make(name: str, data: str) -> None:
-                headers = {"Content-Type": "application/json"}
+        def make(name: str, data: str | bytes) -> None:
+            headers = {"Content-Type": "application/json"}
+            with kube.client() as person:
                 person.post(path, content=revision(name, data), headers=headers).raise_for_status()
 
-            make("deep", deep)
-            make("flat", '{"a": ["[{", "\\"]"]}')
-            watch = new_watch(server, type, Within(namespace=namespace))
-            async with begun(watch) as items:
-                make("deeper", deep)
-                make("last", "{}")
-                with trio.fail_after(SOON):
-                    assert [told(await anext(items)) for _ in range(2)] == [[("deeper", False)], [("last", False)]]
+        make("deep", deep)
+        make("flat", '{"a": ["[{", "\\"]"]}')
+        watch = new_watch(server, type, Within(namespace=namespace))
+        async with begun(watch) as items:
+            make("deeper", deep)
+            make("bytes", b'{"a": "\xff"}')
+            make("last", "{}")
+            with trio.fail_after(SOON):
+                assert [told(await anext(items)) for _ in range(3)] == [
+                    [("deeper", False)],
+                    [("bytes", False)],
+                    [("last", False)],
+                ]
         readable: dict[str, object] = {}
-        for name in ("deep", "deeper", "flat", "last"):
+        for name in ("bytes", "deep", "deeper", "flat", "last"):
             found = await client.read(type, name, namespace=namespace)
             try:
                 readable[name] = found.data["data"]
             except PayloadError:
                 readable[name] = None
-        assert readable == {"deep": None, "deeper": None, "flat": {"a": ["[{", '"]']}, "last": {}}
+        unreadable = dict.fromkeys(("bytes", "deep", "deeper"))
+        assert readable == {**unreadable, "flat": {"a": ["[{", '"]']}, "last": {}}
+
+
+class Cut(GatedServer):
+    """An API server whose first watch ends in the middle of its snapshot."""
+
+    @asynccontextmanager
+    async def watch(self, path: str, params: Any = None, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def some(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            for _ in range(3):
+                yield await anext(lines)
+            raise of_call(NotBegun(Code.UNAVAILABLE, "the connection was lost"))
+
+        async with super().watch(path, params, **options) as lines:
+            yield some(lines)
+
+
+async def test_c1_a_snapshot_that_is_cut_off_is_not_continued_by_a_list(
+    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent before may be gone when the list is read, and nothing would say so."""
+    monkeypatch.setattr(_watch, "_CHUNK", 2)
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        for name in ("a", "b", "c", "d"):
+            await client.write(program.config_map.new(name, namespace=namespace))
+        with trio.fail_after(SOON), pytest.raises(Unavailable, match="connection was lost"):
+            await read_on(new_watch(Cut(server), program.config_map, Within(namespace=namespace)))
+
+
+async def test_a_stream_that_cannot_be_opened_says_not_that_it_has_resumed(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    """Its reader would take it for one that works, and try the next one without a delay."""
+
+    class Refused(GatedServer):
+        @asynccontextmanager
+        async def watch(self, *_: Any, **__: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+            raise of_call(PermissionDenied("you may not watch"))
+            yield
+
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        made = await client.write(program.config_map.new("a", namespace=namespace))
+        watch = new_watch(Refused(server), program.config_map, Within(namespace=namespace), resume=int(made.version))
+        async with watch.items() as items:
+            with trio.fail_after(SOON), pytest.raises(PermissionDenied):
+                await anext(items)
+
+
+async def test_what_is_large_is_not_listed_to_ask_a_stream(
+    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's annotations would be read at each question."""
+    monkeypatch.setattr(_watch, "_LIGHT", 1000)
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        for name in ("a", "b"):
+            metadata = {"annotation:example.org/note": "x" * 600}
+            await client.write(program.config_map.new(name, namespace=namespace, metadata=metadata))
+        gated = GatedServer(server)
+        watch = new_watch(gated, program.config_map, Within(namespace=namespace))
+        async with begun(watch) as items:
+            other = await client.write(program.deployment.new("web", deployment(), namespace=namespace))
+            watch.ask(int(other.version))
+            with trio.fail_after(SOON):
+                assert isinstance(await anext(items), Bookmark)
+        assert [method for method, _ in gated.calls].count("WATCH") == 2
+
+
+async def test_ended_watches_are_forgotten(
+    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cluster, "_CONTINUED", 0.0)
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+        kept: list[weakref.ref[TypeWatch]] = []
+        begin = TypeWatch.__init__
+
+        def noted(self: TypeWatch, *args: Any, **options: Any) -> None:
+            begin(self, *args, **options)
+            kept.append(weakref.ref(self))
+
+        monkeypatch.setattr(TypeWatch, "__init__", noted)
+        for prefix in ("a", "b", "c"):
+            async with client.watch(program.config_map.within(namespace=namespace, name_prefix=prefix)) as events:
+                await anext(events)
+        gc.collect()
+        assert [each() is None for each in kept[:2]] == [True, True]

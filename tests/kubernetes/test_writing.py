@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -413,3 +414,50 @@ def test_names_of_types_and_objects() -> None:
         ingress.id("Web_1")
     with pytest.raises(InvalidArgument, match="new"):
         ingress.new("web", {"metadata": {}})
+
+
+async def test_a_deletion_of_what_no_stream_has_delivered_yet(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    """A stream that is late has an earlier incarnation. The one that the caller has read is deleted."""
+    program = Program()
+    scope = program.config_map.within(namespace=namespace)
+    async with connected(kube, program, namespace, tmp_path) as (person, server, _):
+        first = await person.write(program.config_map.new("web", namespace=namespace))
+        gated = GatedServer(server)
+        gated.gate = trio.Event()
+        async with (
+            open_channel(gated, program.app.registry, namespace) as channel,  # type: ignore[arg-type]  # the same methods
+            Client(channel, program.app.registry).watch(scope) as events,
+        ):
+            with trio.fail_after(20):
+                while not isinstance(await anext(events), SnapshotEnd):
+                    pass
+            client = Client(channel, program.app.registry)
+            for delete in (client.delete, partial(kubernetes.delete, client, propagation="Background")):
+                await person.delete(first)
+                second = await person.write(program.config_map.new("web", namespace=namespace))
+                assert await delete(second) is None
+                assert await person.get(program.config_map, second.id) is None
+                first = second
+
+
+async def test_dependents_of_an_owner_in_a_namespace_are_listed(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    program = Program()
+    kubernetes.builtin(program.app, "v1", "Node")
+    async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+        owner = await client.write(program.config_map.new("owner", namespace=namespace))
+        owned = await client.write(program.config_map.new("owned", namespace=namespace, owner=owner))
+        assert [each.id for each in await client.list_by_owner(owner)] == [owned.id]
+
+
+async def test_names_of_roles_are_freer(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    program = Program()
+    role = kubernetes.builtin(program.app, "rbac.authorization.k8s.io/v1", "Role")
+    async with connected(kube, program, namespace, tmp_path) as (client, _, _):
+        made = await client.write(role.new("My_Role:x", {"rules": []}, namespace=namespace))
+        assert (await client.read(role, "My_Role:x", namespace=namespace)).uid == made.uid
+        assert await client.delete(made) is None
+    for name in ("..", "a/b", "a%2fb", ""):
+        with pytest.raises(InvalidArgument, match="name"):
+            role.id(name)

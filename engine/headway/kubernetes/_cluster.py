@@ -18,6 +18,8 @@ from headway.kubernetes._watch import METADATA_LIST, TypeWatch
 from headway.resource import Key, Position, Registry, TypeName, Within, pb, resource_key, selected, type_name
 
 _MOST_REPLIED = 1_000
+_CONTINUED = 120.0
+"""The seconds within which a stream may continue the last one of the same objects."""
 _CLUSTER = "/api/v1/namespaces/kube-system"
 
 
@@ -41,7 +43,8 @@ class Cluster:
         self._everywhere = namespace if only_namespace else "*"
         self.store_id = ""
         self._identified = 0.0
-        self._last: dict[tuple[TypeName, Within], TypeWatch] = {}
+        # Watches that have ended, and when.
+        self._last: dict[tuple[TypeName, Within], tuple[float, TypeWatch]] = {}
         self._watches: dict[TypeName, set[TypeWatch]] = {}
         # The replies to this process's own writes, which may be newer than what its watches have delivered.
         self._replied: OrderedDict[tuple[TypeName, Key], tuple[int, pb.Resource | None]] = OrderedDict()
@@ -130,11 +133,14 @@ class Cluster:
             yield
         finally:
             watches.discard(watch)
-            self._last[type.name, range] = watch
+            self._last[type.name, range] = trio.current_time(), watch
 
     def last_watch(self, type: KubernetesType[Any], range: Within) -> TypeWatch | None:
         """Return the watch of these objects that has ended last, once."""
-        return self._last.pop((type.name, range), None)
+        now = trio.current_time()
+        # The others have objects in memory that nobody will ask for.
+        self._last = {key: each for key, each in self._last.items() if now - each[0] < _CONTINUED}
+        return self._last.pop((type.name, range), (now, None))[1]
 
     def note(self, type: KubernetesType[Any], key: Key, revision: int, resource: pb.Resource | None) -> None:
         """Remember the state of an object at a revision, if the type is watched. None: it is not there."""

@@ -15,8 +15,8 @@ import trio
 from headway._version import VERSION
 from headway.api import Code, LimitedWaits, NotBegun
 from headway.errors import HeadwayError, Unauthenticated
+from headway.kubernetes._any_json import parsed
 from headway.kubernetes._credentials import Credential, Credentials
-from headway.kubernetes._deep_json import parsed
 from headway.kubernetes._errors import Limited, Request, failed, no_api_server, refused, tls_error, too_large, uncertain
 from headway.kubernetes._kubeconfig import ClusterConfig
 

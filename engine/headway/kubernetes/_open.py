@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from headway._gen.headway.store import v1 as store_pb
 from headway.api import Call, StoreApi, call_of
-from headway.base import async_block, check_trio
+from headway.base import async_block, block_nursery, check_trio
+from headway.cache import range_of
 from headway.controller import App
 from headway.engine import Engine, ProcessOptions, combine_apps, open_workers, report_of
 from headway.errors import DeclarationError, HeadwayError, StoreChanged
@@ -77,12 +78,13 @@ async def open_channel(
     """Open a channel to the objects of a cluster."""
     cluster = Cluster(server, registry, namespace, only_namespace=only_namespace)
     await cluster.identify()
-    unresolved = Unresolved(cluster, warn)
-    channel = ClusterChannel(Resources(cluster, unresolved), Leases(cluster, unresolved), Store(cluster), **options)
-    try:
-        yield channel
-    finally:
-        channel.close()
+    async with block_nursery() as nursery:
+        unresolved = Unresolved(cluster, warn, nursery)
+        channel = ClusterChannel(Resources(cluster, unresolved), Leases(cluster, unresolved), Store(cluster), **options)
+        try:
+            yield channel
+        finally:
+            channel.close()
 
 
 @async_block
@@ -115,7 +117,14 @@ async def open_cluster(
     """
     check_trio("headway.kubernetes.open_cluster")
     config = load_config(kubeconfig, context=context, namespace=namespace)
-    registry, _ = combine_apps(apps)
+    registry, definitions = combine_apps(apps)
+    for definition in definitions.values() if only_namespace else ():
+        for used in definition.types:
+            if (namespace := range_of(used).namespace) not in ("*", config.namespace):
+                raise DeclarationError(
+                    f"only_namespace: {definition.full_name} uses {used.name} within namespace {namespace!r}, but the "
+                    f"program works in {config.namespace!r} alone"
+                )
     for each in registry:
         if not isinstance(each, KubernetesType) and not is_builtin(each):
             raise DeclarationError(

@@ -85,7 +85,8 @@ class Resources(Writing, ResourceApi):
         revision = 0
         kinds = {each.kind: each for each in self._cluster.registry if isinstance(each, KubernetesType)}
         for type in kinds.values():
-            listed = await self.list(call, pb.ListRequest(type=type.message, tenancy=owner.tenancy))
+            tenancy = owner.tenancy if type.tenancy.namespace else None
+            listed = await self.list(call, pb.ListRequest(type=type.message, tenancy=tenancy))
             assert listed.position is not None
             revision = listed.position.revision
             found += [each for each in listed.resources if each.owner is not None and each.owner.uid == owner.uid]

@@ -43,6 +43,8 @@ MAX_NAME = 253
 """The maximum length of a name. Many kinds allow only 63 characters, which the API server checks."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.:-]*[a-z0-9])?\Z")
+_ANY_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]+\Z")
+"""Names of roles and their bindings, which Kubernetes checks less."""
 _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _GROUP = re.compile(rf"{_LABEL}(\.{_LABEL})*\Z")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?\Z")
@@ -103,7 +105,8 @@ class KubernetesType(ResourceType[T], Generic[T]):
             return f"name must be a string, not {name!r}"
         if not name:
             return "name is required"
-        if len(name) > MAX_NAME or not _NAME.match(name):
+        rule = _ANY_NAME if self.name.group == "rbac.authorization.k8s.io" else _NAME
+        if len(name) > MAX_NAME or not rule.match(name):
             return (
                 f"name {quoted(name)} is not a valid name: use 1 to {MAX_NAME} lower-case letters, digits, hyphens and "
                 "dots, with a letter or digit at both ends"

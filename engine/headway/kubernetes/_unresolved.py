@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import trio
+
 from headway.api import Code, Interrupted, NotBegun, call_of
 from headway.errors import CallerError, Conflict, HeadwayError, NotFound, RateLimited
 from headway.kubernetes._cluster import Cluster
@@ -41,13 +43,27 @@ class Sent(NamedTuple):
     manager: str = ""
 
 
-class Unresolved:
-    """The writes of this process whose outcome is unknown, by the controllers and members that have made them."""
+class _Task:
+    """A task that finds out writes."""
 
-    def __init__(self, cluster: Cluster, warn: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.error: HeadwayError | None = None
+
+
+class Unresolved:
+    """The writes of this process whose outcome is unknown, by the controllers and members that have made them.
+
+    Args:
+        nursery: where they are found out.
+    """
+
+    def __init__(self, cluster: Cluster, warn: Callable[[str], object], nursery: trio.Nursery) -> None:
         self._cluster = cluster
         self._warn = warn
+        self._nursery = nursery
         self._writes: dict[tuple[str, str], list[Sent]] = {}
+        self._tasks: dict[tuple[str, str], _Task] = {}
 
     @contextmanager
     def sending(self, fence: pb.Fence | None, sent: Sent) -> Iterator[None]:
@@ -74,14 +90,32 @@ class Unresolved:
             raise
 
     async def resolve(self, controller: str, member: str) -> None:
-        """Find out every write of a controller.
+        """Find out every write of a controller. It goes on if the caller gives up, because a write may take longer.
 
         Raises Unavailable if that fails; the rest is found out by the next call.
         """
-        waiting = self._writes.get((controller, member), [])
-        while waiting:
-            await self._resolve(waiting[0])
-            del waiting[0]
+        of = controller, member
+        task = self._tasks.get(of)
+        if task is None:
+            if not self._writes.get(of):
+                return
+            task = self._tasks[of] = _Task()
+            self._nursery.start_soon(self._resolve_all, of, task, name=f"unknown writes of {controller}")
+        await task.done.wait()
+        if task.error is not None:
+            raise task.error
+
+    async def _resolve_all(self, of: tuple[str, str], task: _Task) -> None:
+        waiting = self._writes[of]
+        try:
+            while waiting:
+                await self._resolve(waiting[0])
+                del waiting[0]
+        except HeadwayError as error:
+            task.error = error
+        finally:
+            del self._tasks[of]
+            task.done.set()
 
     async def _resolve(self, sent: Sent) -> None:
         call, type = self._cluster.server.call, sent.type
@@ -96,10 +130,10 @@ class Unresolved:
                     # The name is taken, or the late arrival will be refused likewise.
                     pass
                 return
-            known = await self._cluster.read(type, sent.id)
-            if known is None or known.id is None or known.id.uid != sent.id.uid or known.version != sent.version:
-                return
             try:
+                known = await self._cluster.read(type, sent.id)
+                if known is None or known.id is None or known.id.uid != sent.id.uid or known.version != sent.version:
+                    return
                 made = await call("PATCH", id_path(type, sent.id), body=_fencing(known), content_type=_MERGE)
                 self._cluster.resource(type, made)
             except (Conflict, NotFound):

@@ -20,7 +20,7 @@ from typing import Any
 
 import trio
 
-from headway.api import of_call
+from headway.api import Code, NotBegun, of_call
 from headway.base import chance, retry_delay
 from headway.errors import (
     FailedPrecondition,
@@ -32,7 +32,7 @@ from headway.errors import (
     StoreChanged,
     Unauthenticated,
 )
-from headway.kubernetes._deep_json import parsed
+from headway.kubernetes._any_json import parsed
 from headway.kubernetes._errors import ApiStatus, Request, refused_by
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._objects import PARTITION, revision_of
@@ -53,6 +53,9 @@ from headway.resource import (
 
 SMALL = 500
 """The number of objects up to which a list of them all is cheaper than to wait for a bookmark."""
+
+_LIGHT = 1 << 20
+"""The number of characters in their labels and annotations up to which it is cheap."""
 
 _CHUNK = 500
 _QUEUE = 64
@@ -135,6 +138,7 @@ class TypeWatch:
             self.delivered, self._whole = before.delivered, before._whole
             self._main, self._seen, self._late = before._main, before._seen, before._late
         self._chunk: list[pb.Resource] = []
+        self._began = False
         self._wanted = 0
         # Set once the first bookmark or the end of the snapshot has been sent.
         self._live = trio.Event()
@@ -187,16 +191,16 @@ class TypeWatch:
     async def _follow(self) -> None:
         if self._resume is None:
             await self._snapshot_and_follow()
-            await self._check_history()
-        else:
-            await self._check_history()
-            await self._send.send(Bookmark(self._position(self.frontier), resumed=True))
-            self._live.set()
+        await self._check_history()
         short = 0
         while True:
             # A server ends each watch after some minutes. Meanwhile it may have been restarted on older data.
             began = trio.current_time()
             async with self._open(self._main) as events:
+                if not self._live.is_set():
+                    # Only now, because its reader takes the stream for one that works, and tries the next one at once.
+                    await self._send.send(Bookmark(self._position(self.frontier), resumed=True))
+                    self._live.set()
                 async for kind, object in events:
                     await self._take(kind, object)
             short = short + 1 if trio.current_time() - began < _SHORT else 0
@@ -231,7 +235,8 @@ class TypeWatch:
         except (HistoryCompacted, NotFound, PermissionDenied, RateLimited, Unauthenticated):
             raise
         except HeadwayError:
-            if self.frontier:
+            if self.frontier or self._began:
+                # What was sent cannot be taken back, and some of it may be gone in a list.
                 raise
             # The server has no streamed lists, or says why it does not answer.
             self.delivered.clear()
@@ -257,7 +262,7 @@ class TypeWatch:
             self._chunk.append(resource)
             self.delivered[resource_key(resource)] = resource
             if len(self._chunk) >= _CHUNK:
-                chunk, self._chunk = self._chunk, []
+                chunk, self._chunk, self._began = self._chunk, [], True
                 await self._send.send(SnapshotChunk(chunk))
 
     async def _end_snapshot(self, revision: int) -> None:
@@ -379,11 +384,14 @@ class TypeWatch:
                 self._asked = trio.Event()
 
     async def _barrier(self, wanted: int) -> None:
-        found = await self._server.call(
-            "GET", self._watched.path, params={**self._watched.params, "limit": str(SMALL)}, accept=METADATA_LIST
-        )
+        texts = (text for each in self.delivered.values() for text in each.metadata.values())
+        limit = SMALL if len(self.delivered) <= SMALL and sum(map(len, texts)) < _LIGHT else 1
+        params = {**self._watched.params, "limit": str(limit)}
+        found = await self._server.call("GET", self._watched.path, params=params, accept=METADATA_LIST)
         here = revision_of(found["metadata"].get("resourceVersion"))
         if here < wanted:
+            # Its reader begins another stream at once.
+            await trio.sleep(_PATIENCE)
             raise of_call(
                 FailedPrecondition(
                     f"{self._type.name} is at revision {here} after others have reached {wanted}: its objects are in "
@@ -431,7 +439,11 @@ class TypeWatch:
 async def _events(lines: AsyncIterator[bytes], path: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """Yield the events of a watch. Raises the error that one of them is."""
     async for line in lines:
-        event = parsed(line)
+        try:
+            event = parsed(line)
+        except ValueError:
+            # Without its text, which may be long or secret.
+            raise NotBegun(Code.UNAVAILABLE, f"an event of the watch of {path} is no JSON") from None
         if event["type"] == "ERROR":
             raise refused_by(ApiStatus(event["object"], 500), Request("GET", path, "the API server"))
         yield event["type"], event["object"]

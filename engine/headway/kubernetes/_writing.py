@@ -249,7 +249,7 @@ class Writing:
                 made = await self._send(fence, sent, "POST", id_path(type, collection_of(id)), object, verb.manager)
                 with self._unresolved.following(fence, sent):
                     # The defaults that the server has filled in belong to nobody.
-                    made = await self._own_as_apply(fence, type, made, verb.manager, object)
+                    made = await self._own_created(fence, type, made, verb.manager, object)
                 return self._remember(key, asked, self._written(type, made))
             assert known.id is not None
             if id.uid and known.id.uid != id.uid:
@@ -274,10 +274,32 @@ class Writing:
 
         key, asked = (type.name, resource_key(resource)), (verb, object)
         known = self._cluster.find(type, key[1])
-        if known is not None and self._applied.holds(type, key, asked, known):
+        same = known is not None and known.id is not None and id.uid in ("", known.id.uid)
+        if known is not None and same and self._applied.holds(type, key, asked, known):
             at = self._position(int(known.version))
             return pb.WriteResponse(resource=known, position=at, unchanged=True)
         return await self._try(type, id, apply)
+
+    async def _own_created(
+        self,
+        fence: pb.Fence | None,
+        type: KubernetesType[Any],
+        made: dict[str, Any],
+        manager: str,
+        body: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Let a manager own by apply what it has created. The object's own controller may change it meanwhile."""
+        uid, id = made["metadata"]["uid"], self._id_of(type, made)
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._own_as_apply(fence, type, made, manager, body)
+            except (Conflict, NotFound, WrongUid):
+                found = await self._object_or_none(type, id)
+                if found is None or found["metadata"]["uid"] != uid:
+                    # It was created, and is gone.
+                    return made
+                made = found
+        raise Conflict(f"{resource_id(id)} kept being changed by others while it was created")
 
     async def _own_as_apply(
         self,
@@ -300,14 +322,14 @@ class Writing:
             {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
             {"op": "replace", "path": "/metadata/managedFields", "value": managed},
         ]
-        id = pb.Id(
-            uid=meta["uid"],
-            name=meta["name"],
-            type=type.message,
-            tenancy=pb.Tenancy(namespace=meta.get("namespace", "")),
-        )
+        id = self._id_of(type, made)
         sent = Sent(type, id, meta["resourceVersion"])
         return await self._send(fence, sent, "PATCH", id_path(type, id), patch, manager, _JSON_PATCH)
+
+    def _id_of(self, type: KubernetesType[Any], object: dict[str, Any]) -> pb.Id:
+        meta = object["metadata"]
+        tenancy = pb.Tenancy(namespace=meta.get("namespace", ""))
+        return pb.Id(uid=meta["uid"], name=meta["name"], type=type.message, tenancy=tenancy)
 
     def _remember(self, key: object, asked: object, reply: pb.WriteResponse) -> pb.WriteResponse:
         assert reply.resource is not None
@@ -317,6 +339,7 @@ class Writing:
     async def _update_status(
         self, fence: pb.Fence | None, type: KubernetesType[Any], resource: pb.Resource, verb: Verb
     ) -> pb.WriteResponse:
+        self._check_whole(type)
         id = resource.id
         assert id is not None
         body = type.body_of(resource.data.value) if resource.data is not None else {}
@@ -368,7 +391,10 @@ class Writing:
         self, type: KubernetesType[Any], id: pb.Id, attempt: Callable[[pb.Resource | None], Awaitable[T]]
     ) -> T:
         """Try a write on the state that is known here, and after a conflict on the state that the server has."""
-        known = self._cluster.find(type, resource_key(pb.Resource(id=id))) or await self._cluster.read(type, id)
+        known = self._cluster.find(type, resource_key(pb.Resource(id=id)))
+        if known is None or known.id is None or (id.uid and known.id.uid != id.uid):
+            # The caller may know an incarnation that no stream has delivered yet.
+            known = await self._cluster.read(type, id)
         for _ in range(_ATTEMPTS):
             try:
                 return await attempt(known)
