@@ -181,3 +181,28 @@ async def test_handshake_of_too_many_bytes_is_closed(pair: Pair) -> None:
     trusting.load_verify_locations(pair.ca)
     async with serving(pair, bounds) as where, httpx.AsyncClient(verify=trusting, timeout=30) as http:
         assert (await http.put(f"https://{where}/", content=bytes(100_000))).status_code == 204
+
+
+async def test_request_that_arrives_with_the_end_of_the_handshake_is_served(pair: Pair) -> None:
+    """In TLS 1.3, a client sends its request without waiting for an answer to the end of its handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting = ssl.create_default_context(cafile=str(pair.ca))
+    client = trusting.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    bounds = Bounds(100, 100, 60.0, handshake_size=2 * len(hello()) + 1000)
+    async with serving(pair, bounds) as where, tcp(where) as stream:
+        with trio.fail_after(30):
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    await stream.send_all(outgoing.read())
+                    incoming.write(await stream.receive_some())
+            client.write(b"PUT / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n" + bytes(100_000))
+            await stream.send_all(outgoing.read())
+            answer = b""
+            while not answer:
+                incoming.write(await stream.receive_some())
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    answer = client.read()
+        assert answer.startswith(b"HTTP/1.1 204")

@@ -29,7 +29,7 @@ async def handshaken(stream: Input, context: ssl.SSLContext, bounds: Bounds) -> 
 
 
 class Input(trio.abc.HalfCloseableStream):
-    """A connection whose input waits for its turn, and which breaks when more than ``left`` bytes have been received.
+    """A connection whose input waits for its turn, and which breaks when it needs more than ``left`` bytes.
 
     Args:
         turn: waits for the turn of the connection, for everything after its first input.
@@ -44,10 +44,13 @@ class Input(trio.abc.HalfCloseableStream):
 
     @override
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if self.left != math.inf:
+            if not self.left:
+                raise trio.BrokenResourceError("the handshake has too many bytes")
+            # With its last part of a handshake, a client sends its first request, which may be large.
+            max_bytes = min(max_bytes or int(self.left), int(self.left))
         data = await self._stream.receive_some(max_bytes)
         self.left -= len(data)
-        if self.left < 0:
-            raise trio.BrokenResourceError("the handshake has too many bytes")
         if data and not self._first:
             await self._turn()
         self._first = False
