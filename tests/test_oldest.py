@@ -16,6 +16,7 @@ SAFE = {
     "starlette": "1.3.1",  # CVE-2025-62727, CVE-2026-48710, PYSEC-2026-248, and the limits of forms
     "joserfc": "1.7.6",  # CVE-2026-48990, CVE-2026-119284
     "hypercorn": "0.16",  # rapid resets, which cannot reach it here
+    "cryptography": "50.0",  # CVE-2026-39892, and CVE-2026-69247, whose functions are not used here
     "click": "8.3.3",  # CVE-2026-7246, which its authors dispute
     "pyyaml": "5.4",  # CVE-2020-14343
 }

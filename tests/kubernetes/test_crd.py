@@ -386,3 +386,15 @@ def test_cluster_scoped_type(kube: KubeServer, namespace: str) -> None:
         document = {"apiVersion": f"{names.group}/v1", "kind": "Job", "metadata": {"name": "a"}, "command": "ls"}
         assert client.post(path, json=document).status_code == 201
         assert client.post(path, json=document | {"metadata": {"name": "b"}, "command": "l"}).status_code == 422
+
+
+def test_diff_names_versions_that_nothing_converts() -> None:
+    older, newer = replace(VERSION, stored=False), replace(VERSION, name="v2", payload=Node, hints=Hints(), columns={})
+    before, after = crd_of(NAMES, [VERSION]), crd_of(NAMES, [older, newer])
+    (problem,) = diff(before, after)
+    assert problem.startswith("v1 and v2 differ, and no webhook converts between them")
+    after["spec"]["conversion"] = {"strategy": "Webhook"}
+    assert diff(before, after) == []
+    # One that is in the cluster stays, because an apply does not name it.
+    before["spec"]["conversion"] = after["spec"].pop("conversion")
+    assert diff(before, after) == []

@@ -70,10 +70,10 @@ def asked(address: str, *question: str) -> str:
 
 
 @contextmanager
-def running_program(folder: Path, file: Path, *options: str) -> Iterator[Path]:
+def running_program(folder: Path, file: Path, *options: str, app: str = "websites:app") -> Iterator[Path]:
     """Run the program by its command until the end of the block, and yield its log."""
     log = folder / "log"
-    running = ["kubernetes", "run", "websites:app", "--kubeconfig", str(file), *options]
+    running = ["kubernetes", "run", app, "--kubeconfig", str(file), *options]
     command = [sys.executable, "-m", "headway.cli", *running]
     with log.open("wb") as into:
         environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -179,6 +179,46 @@ def test_only_this_machine_can_ask_a_process(tmp_path: Path) -> None:
         )
         assert (done.returncode, f"--listen {address}: " in done.stderr or "--listen: " in done.stderr) == (2, True)
         assert why in done.stderr
+
+
+_CONTROLLER = """
+
+@sites.controller(manages=SITE)
+async def keep(rt, request):
+    site = rt.resource(request)
+    async with rt.conditions(site) as conditions:
+        conditions.set("Seen", True, str(site.data.spec.size), reason="Seen")
+"""
+
+
+async def test_guides_hooks_and_converter_run_with_the_rights_that_the_command_prints(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    program = program_of("docs/guides/kubernetes.md") + _CONTROLLER
+    (tmp_path / "websites.py").write_text(program.replace("example.org", f"{namespace}.example.org"))
+    (crd,) = printed(tmp_path, "crd", "websites:sites", "--webhooks-at", "shop/sites")
+    assert crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"] == "sites"
+    apply(kube, namespace, [crd])
+    apply(kube, namespace, printed(tmp_path, "rbac", "websites:sites", "--namespace", namespace, "--webhooks"))
+    file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, "sites"))
+    options = ("--webhooks", "127.0.0.1:0")
+    with kube.client() as client, running_program(tmp_path, file, *options, app="websites:sites") as log:
+        group = f"{namespace}.example.org"
+
+        def create(version: str, name: str, spec: dict[str, Any]) -> int:
+            body = {"apiVersion": f"{group}/{version}", "kind": "Website", "metadata": {"name": name}, "spec": spec}
+            path = f"/apis/{group}/{version}/namespaces/{namespace}/websites"
+            return client.post(path, json=body).status_code
+
+        await until(lambda: create("v2", "never", {"size": 10}) == 422, log)
+        await until(lambda: create("v1", "blog", {"image": "web:1", "replicas": 2}) in (201, 409), log)
+        path = f"/apis/{group}/v1/namespaces/{namespace}/websites/blog"
+
+        def seen() -> bool:
+            status = client.get(path).json().get("status", {})
+            return [each["message"] for each in status.get("conditions", ())] == ["2"]
+
+        await until(seen, log)
 
 
 def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import trio
 from headway import kubernetes
 from headway.api import Code, NotBegun, call_of, of_call
 from headway.client import Acknowledged, Client, LeaseClient
-from headway.errors import FailedPrecondition, HeadwayError, OutcomeUnknown, PermissionDenied
+from headway.errors import HeadwayError, OutcomeUnknown, PermissionDenied, Unavailable
 from headway.kubernetes._open import open_channel
 from headway.resource import ConditionState, Resource, ResourceType, pb
 from tests.helpers.kube_server import KubeServer
@@ -275,7 +275,7 @@ async def test_a_webhook_that_is_down_leaves_no_outcome_unknown(
                         new = program.config_map.new(f"web-{trio.current_time()}", namespace=namespace)
                         try:
                             await test.client.write(new)
-                        except FailedPrecondition as error:
+                        except Unavailable as error:
                             said = str(error)
                             break
                         await trio.sleep(0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _JSON, _SCHEMA = "kubernetes/test_json.py", "kubernetes/test_schema.py"
+_REVIEWS = "kubernetes/test_reviews.py"
 
 KUBERNETES_TYPE_MUTANTS = (
     Mutant(
@@ -46,5 +47,29 @@ KUBERNETES_TYPE_MUTANTS = (
         "",
         _SCHEMA,
         "required_fields",
+    ),
+    Mutant(
+        "a conversion loses the fields that its program does not know",
+        "kubernetes/_json.py",
+        "_kept_field(_carried(type(source), _kept_of(source) or {}, wanted))",
+        "_kept_field({})",
+        _REVIEWS,
+        "no_class_knows",
+    ),
+    Mutant(
+        "a write in an older version loses the fields of the newer one",
+        "kubernetes/_reviews.py",
+        "                if different_fields(given, back):\n",
+        "                if False:\n",
+        _REVIEWS,
+        "older_version_keeps",
+    ),
+    Mutant(
+        "an annotation that somebody has made stops the conversion",
+        "kubernetes/_reviews.py",
+        "RecursionError, BadConversion):\n            # Anybody",
+        "RecursionError):\n            # Anybody",
+        _REVIEWS,
+        "somebody",
     ),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import IO
+from typing import IO, TypedDict
 
 import click
 import yaml
@@ -20,10 +20,19 @@ from headway.cli._work import apps_with_work, work_for
 from headway.engine import Engine, Timing
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
-from headway.kubernetes import crds, diff, open_cluster, rights, yaml_of
+from headway.kubernetes import crds, diff, open_cluster, open_webhooks, rights, yaml_of
 from headway.rpc import addresses, plain_text_host
 
+_PLACE = "a Service as NAMESPACE/NAME or NAMESPACE/NAME:PORT, or an address such as https://10.0.0.7:9443"
 _NONE = "declares no custom resource: use headway.kubernetes.resource(app, ...)"
+
+
+class ClusterOptions(TypedDict):
+    """Where the cluster is."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str | None
 
 
 @click.group()
@@ -43,6 +52,8 @@ def kubernetes() -> None:
     metavar="ADDRESS",
     help="Answer `headway why` and `headway retry` about this process here, such as 127.0.0.1:7070. May be repeated.",
 )
+@click.option("--webhooks", metavar="HOST:PORT", help="Serve the converters and hooks to the cluster at this address.")
+@click.option("--webhooks-at", metavar="PLACE", help=f"Where API servers find them: {_PLACE}.")
 @process_options("A unique name. By default it is the host's name and some random digits.")
 @held_hangups()
 def run_(
@@ -52,6 +63,8 @@ def run_(
     namespace: str | None,
     only_namespace: bool,
     listen: Sequence[str],
+    webhooks: str | None,
+    webhooks_at: str | None,
     options: ProcessOptions,
 ) -> None:
     """Run the controllers of APP (module:attribute) on the objects of a cluster.
@@ -71,21 +84,28 @@ def run_(
             f"--listen {open_to_others}: others can reach this address, and ask about everything. Use 127.0.0.1 or "
             "unix:PATH, which `kubectl exec` and `kubectl port-forward` reach"
         )
+    if webhooks_at is not None and webhooks is None:
+        raise Usage("--webhooks-at requires --webhooks: it says where API servers find what that address serves")
     apps = apps_with_work(app)
 
-    def opened(report: Report) -> AbstractAsyncContextManager[Engine]:
-        return open_cluster(
-            *apps,
-            kubeconfig=kubeconfig,
-            context=context,
-            namespace=namespace,
-            only_namespace=only_namespace,
-            process=options.process,
-            report=report,
-            timing=Timing(hard_exit=options.hard_exit),
-            gc_freeze=options.gc_freeze,
-            journal=options.journal,
-        )
+    @asynccontextmanager
+    async def opened(report: Report) -> AsyncIterator[Engine]:
+        where = ClusterOptions(kubeconfig=kubeconfig, context=context, namespace=namespace)
+        async with AsyncExitStack() as stack:
+            if webhooks is not None:
+                hooks = open_webhooks(*apps, address=webhooks, at=webhooks_at, report=report, **where)
+                await stack.enter_async_context(hooks)
+            engine = open_cluster(
+                *apps,
+                **where,
+                only_namespace=only_namespace,
+                process=options.process,
+                report=report,
+                timing=Timing(hard_exit=options.hard_exit),
+                gc_freeze=options.gc_freeze,
+                journal=options.journal,
+            )
+            yield await stack.enter_async_context(engine)
 
     working = partial(work_for, "the cluster", opened, options, listen)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
@@ -93,11 +113,12 @@ def run_(
 
 @kubernetes.command()
 @click.argument("app")
-def crd(app: str) -> None:
+@click.option("--webhooks-at", metavar="PLACE", help=f"Name the webhook of the converters: {_PLACE}.")
+def crd(app: str, webhooks_at: str | None) -> None:
     """Print the CustomResourceDefinitions of APP (module:attribute), for `kubectl apply -f -`."""
     try:
-        found = crds(*apps_at(app))
-    except DeclarationError as error:
+        found = crds(*apps_at(app), webhooks_at=webhooks_at)
+    except (DeclarationError, InvalidArgument) as error:
         raise Usage(str(error)) from error
     if not found:
         raise Usage(f"{app} {_NONE}")
@@ -109,12 +130,13 @@ def crd(app: str) -> None:
 @click.option("--name", help="The name of the documents. By default it is that of the app.")
 @click.option("--namespace", default="default", show_default=True, help="The namespace in which the program runs.")
 @click.option("--only-namespace", is_flag=True, help="The program works on the objects of its namespace alone.")
-def rbac(app: str, name: str | None, namespace: str, only_namespace: bool) -> None:
+@click.option("--webhooks", is_flag=True, help="The program serves webhooks.")
+def rbac(app: str, name: str | None, namespace: str, only_namespace: bool, webhooks: bool) -> None:
     """Print the service account of APP (module:attribute), and the roles with the rights that it needs."""
     apps = apps_at(app)
     program = name or apps[0].name
     try:
-        found = rights(*apps, program=program, namespace=namespace, only_namespace=only_namespace)
+        found = rights(*apps, program=program, namespace=namespace, only_namespace=only_namespace, webhooks=webhooks)
     except DeclarationError as error:
         raise Usage(str(error)) from error
     click.echo(yaml_of(found), nl=False)
@@ -123,7 +145,8 @@ def rbac(app: str, name: str | None, namespace: str, only_namespace: bool) -> No
 @kubernetes.command("diff")
 @click.argument("old", type=click.File())
 @click.argument("app")
-def diff_(old: IO[str], app: str) -> None:
+@click.option("--webhooks-at", metavar="PLACE", help="As for `crd`.")
+def diff_(old: IO[str], app: str, webhooks_at: str | None) -> None:
     """Say what of a change the cluster would refuse, or what would lose data.
 
     OLD is a file with the present CustomResourceDefinitions, best as the cluster has them: `kubectl get crd -o yaml`.
@@ -137,9 +160,13 @@ def diff_(old: IO[str], app: str) -> None:
     before = {each["metadata"]["name"]: each for each in listed if each.get("kind") == "CustomResourceDefinition"}
     if not before:
         raise Usage(f"{old.name} has no CustomResourceDefinition: kubectl get crd -o yaml > {old.name}")
+    try:
+        after = crds(*apps_at(app), webhooks_at=webhooks_at)
+    except (DeclarationError, InvalidArgument) as error:
+        raise Usage(str(error)) from error
     problems = [
         f"{name}: {sentence}"
-        for each in crds(*apps_at(app))
+        for each in after
         if (name := each["metadata"]["name"]) in before
         for sentence in diff(before[name], each)
     ]

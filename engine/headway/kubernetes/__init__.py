@@ -2,7 +2,7 @@
 
 The extra ``kubernetes`` installs what this package needs. `_types.py` declares types, and `_objects.py` makes resources
 of objects. `_watch.py`, `_resources.py` and `_leases.py` are the services of Headway over an API server, which
-`_kubeconfig.py` finds, `_credentials.py` convinces and `_http.py` calls.
+`_kubeconfig.py` finds, `_credentials.py` convinces and `_http.py` calls. `_webhooks.py` is what the API server calls.
 """
 
 from headway.kubernetes._apply import delete as delete
@@ -20,3 +20,4 @@ from headway.kubernetes._schema import Hints as Hints
 from headway.kubernetes._types import KubernetesType as KubernetesType
 from headway.kubernetes._types import builtin as builtin
 from headway.kubernetes._types import resource as resource
+from headway.kubernetes._webhooks import open_webhooks as open_webhooks

@@ -134,12 +134,19 @@ def _column_type(where: str, path: str, schema: Schema) -> str:
 
 
 def rbac_of(
-    program: str, uses: Sequence[Use], *, namespace: str = "default", only_namespace: bool = False
+    program: str,
+    uses: Sequence[Use],
+    in_cluster: Sequence[Document] = (),
+    in_namespace: Sequence[Document] = (),
+    *,
+    namespace: str = "default",
+    only_namespace: bool = False,
 ) -> list[Document]:
     """Return the service account of a program, its roles and their bindings.
 
     Args:
         program: the name of the program and of all the documents.
+        in_cluster, in_namespace: further rules, in the cluster and in the namespace of the program.
         namespace: where it runs, and has its leases.
         only_namespace: True if it works on the objects of this namespace alone.
 
@@ -171,8 +178,8 @@ def rbac_of(
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": program, "namespace": namespace}}
     return [
         account,
-        *_role("ClusterRole", program, namespace, [cluster] if only_namespace else [cluster, *rules]),
-        *_role("Role", program, namespace, [*rules, leases] if only_namespace else [leases]),
+        *_role("ClusterRole", program, namespace, [cluster, *([] if only_namespace else rules), *in_cluster]),
+        *_role("Role", program, namespace, [*(rules if only_namespace else []), leases, *in_namespace]),
     ]
 
 

@@ -22,7 +22,7 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         old: the present document, best as the cluster has it, because its status lists the stored versions.
         new: the document that would replace it.
     """
-    return [*_names(old["spec"], new["spec"]), *_versions(old, new)]
+    return [*_names(old["spec"], new["spec"]), *_versions(old, new), *_conversions(old["spec"], new["spec"])]
 
 
 def _names(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -54,6 +54,18 @@ def _versions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         if "status" in version.get("subresources", {}) and "status" not in after[name].get("subresources", {}):
             yield f"{name} loses the subresource status: writers of the status fail, and spec writers can change it"
         yield from _schemas(name, version["schema"]["openAPIV3Schema"], after[name]["schema"]["openAPIV3Schema"], "")
+
+
+def _conversions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    # An apply without the field leaves it as it is.
+    strategy = (new.get("conversion") or old.get("conversion") or {}).get("strategy")
+    first, *others = new["versions"]
+    for each in others if strategy != "Webhook" else ():
+        if each["schema"] != first["schema"]:
+            yield (
+                f"{first['name']} and {each['name']} differ, and no webhook converts between them: fields that only "
+                "one of them has are dropped; declare app.converter(...), and give --webhooks-at"
+            )
 
 
 def _schemas(version: str, old: Schema, new: Schema, path: str) -> Iterator[str]:

@@ -9,11 +9,15 @@ from headway.controller import App
 from headway.engine import combine_apps
 from headway.kubernetes._crd import Document, Names, Use, Version, crd_of, rbac_of
 from headway.kubernetes._types import CORE, KubernetesType
+from headway.kubernetes._webhook_config import conversion, converted_kinds, place_of, rules
 from headway.resource import Scope
 
 
-def crds(*apps: App) -> list[Document]:
+def crds(*apps: App, webhooks_at: str | None = None) -> list[Document]:
     """Return the CustomResourceDefinitions of the custom resources of some apps, in order of their names.
+
+    Args:
+        webhooks_at: where `open_webhooks` is reached. A kind with converters then names its webhook from the beginning.
 
     Raises DeclarationError if the versions of a kind do not fit together.
     """
@@ -22,10 +26,17 @@ def crds(*apps: App) -> list[Document]:
         if type.crd is not None:
             names, version = type.crd
             found.setdefault(type.kind, (names, []))[1].append(version)
-    return [crd_of(*found[kind]) for kind in sorted(found)]
+    made = {kind: crd_of(*found[kind]) for kind in sorted(found)}
+    if webhooks_at is not None:
+        registry, _ = combine_apps(apps)
+        for kind, _ in converted_kinds(registry):
+            made[kind]["spec"]["conversion"] = conversion(place_of(webhooks_at))
+    return list(made.values())
 
 
-def rights(*apps: App, program: str, namespace: str, only_namespace: bool = False) -> list[Document]:
+def rights(
+    *apps: App, program: str, namespace: str, only_namespace: bool = False, webhooks: bool = False
+) -> list[Document]:
     """Return the service account of a program, its roles and their bindings.
 
     A controller that does not declare what it ``writes`` may write every type that it watches.
@@ -34,10 +45,11 @@ def rights(*apps: App, program: str, namespace: str, only_namespace: bool = Fals
         program: the name of the documents.
         namespace: where the program runs, and has its leases.
         only_namespace: True if it works on the objects of this namespace alone.
+        webhooks: True if it serves webhooks.
 
     Raises DeclarationError if the apps do not fit together, or use a type without namespaces in one alone.
     """
-    _, definitions = combine_apps(apps)
+    registry, definitions = combine_apps(apps)
     managed, written = set[Any](), set[Any]()
     for each in definitions.values():
         managed.add(each.manages.name)
@@ -52,7 +64,8 @@ def rights(*apps: App, program: str, namespace: str, only_namespace: bool = Fals
         )
         for type in _types(apps)
     ]
-    return rbac_of(program, uses, namespace=namespace, only_namespace=only_namespace)
+    further = rules(apps, registry, namespace) if webhooks else ()
+    return rbac_of(program, uses, *further, namespace=namespace, only_namespace=only_namespace)
 
 
 def _types(apps: Sequence[App]) -> Iterator[KubernetesType[Any]]:

@@ -34,8 +34,8 @@ _ALWAYS = {404: NotFound, 410: HistoryCompacted}
 # The texts of the API server for a uid that is not the stored one; its reason says only Conflict.
 _OTHER_UID = re.compile("UID in (the )?precondition|^uid mismatch|: uid mismatch")
 _TOO_LARGE_FOR_ETCD = ("etcdserver: request is too large", "trying to send message larger than max")
-_WEBHOOK = "failed calling webhook"
 _NOT_TYPED = "failed to create typed patch object"
+_NOT_ADMITTED = "Internal error occurred: failed calling webhook "
 _NOT_SENT = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
@@ -105,6 +105,10 @@ class Limited(RateLimited):
     is_waited_for = True
 
 
+class NotAdmitted(NotBegun):
+    """A write that had no effect, because a webhook that must admit it is down."""
+
+
 def refused(code: int, body: bytes, retry_after: str | None, request: Request) -> HeadwayError:
     """Return the error for an answer of HTTP that is not a success."""
     try:
@@ -145,9 +149,9 @@ def _of_status(status: ApiStatus, request: Request, retry_after: float | None) -
     if _NOT_TYPED in text:
         # An apply whose fields do not fit the schema. The server answers 500.
         return InvalidArgument(text)
-    if _WEBHOOK in text:
-        # It is called before anything is stored.
-        return FailedPrecondition(text)
+    if text.startswith(_NOT_ADMITTED):
+        # Hooks are called before anything is stored. The webhook is down, or has not answered in time.
+        return NotAdmitted(Code.UNAVAILABLE, text)
     if code == 422 and any(cause.field == "metadata.uid" for cause in status.causes):
         return WrongUid(text)
     if code in _ALWAYS:

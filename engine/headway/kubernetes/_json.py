@@ -46,10 +46,7 @@ def payload_of(cls: type[Any], body: Mapping[str, Any]) -> bytes:
         kept = _writer(cast("Any", cls))(body, parts)
     except Wrong as wrong:
         raise wrong.problem() from None
-    if kept is not None:
-        data = json.dumps(kept, separators=(",", ":")).encode()
-        parts += (_KEPT_TAG, varint(len(data)), data)
-    return b"".join(parts)
+    return b"".join((*parts, *_kept_field(kept)))
 
 
 def body_of(cls: type[Any], payload: bytes) -> dict[str, Any]:
@@ -62,11 +59,59 @@ def body_of(cls: type[Any], payload: bytes) -> dict[str, Any]:
     """
     message = decode(cls, payload)
     try:
-        unknown = wire_parts(cast("Any", message)._unknown_fields)
-        kept = next((json.loads(value) for number, _, value in unknown if number == KEPT), None)
-        return _reader(cast("Any", cls))(message, kept)
+        return _reader(cast("Any", cls))(message, _kept_of(message))
     except Wrong as wrong:
         raise wrong.problem() from None
+
+
+def with_kept(source: Any, wanted: type[Any], payload: bytes) -> bytes:
+    """Return a payload that was converted from the message of another class, with what was kept beside that message.
+
+    Fields that neither class knows stay. So a program that is older than a schema loses nothing.
+    """
+    return b"".join((payload, *_kept_field(_carried(type(source), _kept_of(source) or {}, wanted))))
+
+
+def _carried(source: Any, kept: dict[str, Any], wanted: Any) -> dict[str, Any]:
+    """Return the part of the kept JSON of one class that has a place beside the fields of another one."""
+    of, to = ({json_name(cls, each.name): each for each in fields_of(cls).by_name.values()} for cls in (source, wanted))
+    made: dict[str, Any] = {}
+    for name, value in kept.items():
+        one, other = of.get(name), to.get(name)
+        if one is None or other is None:
+            if one is other:
+                made[name] = value
+            continue
+        inner, theirs = one.element.message, other.element.message
+        several = {one.shape, other.shape} & {"map", "repeated"}
+        if (inner is None) is not (theirs is None) or (several and one.shape != other.shape):
+            continue
+        if inner is None or not value:
+            # The reader takes it only as another form of the same value.
+            made[name] = value
+        elif not several:
+            made[name] = _carried(inner, value, theirs)
+        elif one.shape == "map":
+            made[name] = {key: _carried(inner, each, theirs) for key, each in value.items()}
+        else:
+            made[name] = {
+                **value,
+                "items": {key: _carried(inner, each, theirs) for key, each in value["items"].items()},
+            }
+    return made
+
+
+def _kept_of(message: Any) -> dict[str, Any] | None:
+    # Of two, the last one counts, as of every field of protobuf.
+    found = [value for number, _, value in wire_parts(message._unknown_fields) if number == KEPT]
+    return json.loads(found[-1]) if found else None
+
+
+def _kept_field(kept: dict[str, Any] | None) -> tuple[bytes, ...]:
+    if kept is None:
+        return ()
+    data = json.dumps(kept, separators=(",", ":")).encode()
+    return _KEPT_TAG, varint(len(data)), data
 
 
 def apply_text(document: Mapping[str, Any]) -> bytes:

@@ -60,9 +60,10 @@ class KubernetesType(ResourceType[T], Generic[T]):
         has_conditions: True if the statuses of its resources are the conditions in ``status.conditions``.
         crd: its names and its version in its CustomResourceDefinition; None for a type that the cluster has.
         metadata_only: True if only the metadata of its objects are read.
+        has_hooks: True if the program has hooks for its writes.
     """
 
-    __slots__ = ("api_version", "crd", "has_conditions", "metadata_only", "plural")
+    __slots__ = ("api_version", "crd", "has_conditions", "has_hooks", "metadata_only", "plural")
 
     foreign = True
     own_apply = staticmethod(own_apply)
@@ -79,15 +80,17 @@ class KubernetesType(ResourceType[T], Generic[T]):
         has_conditions: bool = False,
         crd: tuple[Names, Version] | None = None,
         metadata_only: bool = False,
+        hooks: Hooks[T] | None = None,
     ) -> None:
         if scope not in (Scope.NAMESPACE, Scope.CLUSTER):
             raise DeclarationError(f"{kind}: scope must be headway.Scope.NAMESPACE or CLUSTER, not {scope}")
-        super().__init__(group, version, kind, payload, scope=scope, hooks=Hooks())
+        super().__init__(group, version, kind, payload, scope=scope, hooks=hooks)
         self.api_version = version if group == CORE else f"{group}/{version}"
         self.plural = plural or plural_of(kind)
         self.has_conditions = has_conditions
         self.crd = crd
         self.metadata_only = metadata_only
+        self.has_hooks = hooks is not None
 
     def type_problem(self, group: str, version: str, kind: str) -> str | None:
         """Return the problem with the apiVersion or the kind, or None."""
@@ -182,6 +185,7 @@ def resource(
     scale: Scale | None = None,
     served: bool = True,
     stored: bool = True,
+    hooks: Hooks[T] | None = None,
 ) -> KubernetesType[T]:
     """Declare a custom resource: ``WEBSITE = kubernetes.resource(app, "example.org", "v1", "Website", Website)``.
 
@@ -201,9 +205,12 @@ def resource(
         scale: the paths of the subresource ``scale``: ``kubernetes.Scale(".spec.replicas", ".status.ready")``.
         served: False for a version that the cluster no longer serves.
         stored: False for all but one version of the kind: the one in which objects are stored.
+        hooks: functions that fill in defaults and validate. `open_webhooks` lets the cluster call them.
 
     Raises DeclarationError, with the correct form.
     """
+    if hooks is not None and hooks.needs is not None:
+        raise DeclarationError(f"{kind}: a cluster cannot ask needs=: its rights are those of RBAC")
     names = Names(
         group,
         kind,
@@ -215,7 +222,15 @@ def resource(
     made = Version(version, payload, schema or Hints(), columns or {}, scale=scale, served=served, stored=stored)
     with named_if_declared(payload):
         declared = KubernetesType(
-            group, version, kind, payload, scope=scope, plural=plural, has_conditions=True, crd=(names, made)
+            group,
+            version,
+            kind,
+            payload,
+            scope=scope,
+            plural=plural,
+            has_conditions=True,
+            crd=(names, made),
+            hooks=hooks,
         )
         # What is wrong with the schema is wrong with the declaration.
         crd_of(names, [replace(made, stored=True)])

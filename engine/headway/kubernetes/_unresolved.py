@@ -17,6 +17,7 @@ import trio
 from headway.api import Code, Interrupted, NotBegun, call_of
 from headway.errors import CallerError, Conflict, HeadwayError, NotFound, RateLimited
 from headway.kubernetes._cluster import Cluster
+from headway.kubernetes._errors import NotAdmitted
 from headway.kubernetes._objects import id_path
 from headway.kubernetes._types import KubernetesType
 from headway.resource import pb, resource_id
@@ -126,7 +127,7 @@ class Unresolved:
                     params = {"fieldManager": sent.manager} if sent.manager else {}
                     path = id_path(type, collection_of(sent.id))
                     self._cluster.resource(type, await call("POST", path, params=params, body=sent.body))
-                except CallerError:
+                except (CallerError, NotAdmitted):
                     # The name is taken, or the late arrival will be refused likewise.
                     pass
                 return
@@ -139,7 +140,7 @@ class Unresolved:
             except (Conflict, NotFound):
                 # It has changed, perhaps by the lost write.
                 continue
-            except CallerError as error:
+            except (CallerError, NotAdmitted) as error:
                 # One object must not stop the controller.
                 self._warn(
                     f"{resource_id(sent.id)}: a late write may still be stored, because its fencing is refused: {error}"

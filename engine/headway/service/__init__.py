@@ -12,6 +12,7 @@ from headway.service._access import Permissions as Permissions
 from headway.service._access import WriteRules as WriteRules
 from headway.service._access import ask as ask
 from headway.service._admission import admit_id as admit_id
+from headway.service._admission import hooked as hooked
 from headway.service._admission import resolve as resolve
 from headway.service._announced import admit_announced as admit_announced
 from headway.service._announced import announced_in as announced_in

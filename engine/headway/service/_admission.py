@@ -172,7 +172,7 @@ def admit_resource(context: Context, resource: pb.Resource | None, fence: pb.Fen
                 return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
         given = resource
         if type.hooks.mutate is not None:
-            resource = _hooked(type, "mutate", type.hooks.mutate, given)
+            resource = hooked(type, "mutate", type.hooks.mutate, given)
             # The authorizer may decide by the content of the resource, and the hook may have changed it.
             assert resource.id is not None
             access.check_write(resource.id, resource)
@@ -180,7 +180,7 @@ def admit_resource(context: Context, resource: pb.Resource | None, fence: pb.Fen
             if resource.owner != given.owner:
                 _admit_owner(access, resource, key)
         if type.hooks.validate is not None:
-            _hooked(type, "validate", type.hooks.validate, resource, decoded if resource.data == data else None)
+            hooked(type, "validate", type.hooks.validate, resource, decoded if resource.data == data else None)
         return Admitted(type, key, resource, given, checked_fence, payload_name, None)
     except Exception as error:
         if row_of(error) is not None and not isinstance(error, PayloadError):
@@ -196,7 +196,7 @@ def _admit_owner(access: AccessChecks, resource: pb.Resource, key: Key) -> None:
         access.check_read(resource.owner)
 
 
-def _hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: Payload | None = None) -> pb.Resource:
+def hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: Payload | None = None) -> pb.Resource:
     """Return the resource as the hook leaves it. Raise InvalidArgument if a validate hook raises ValueError."""
     # Each hook gets its own view, so a validate hook cannot change what is stored: that is the result of mutate.
     view = type.view(resource, decoded)

@@ -1,0 +1,125 @@
+"""Conversions keep what a class or a version does not have, whatever else is in an object."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import headway
+from headway import field, kubernetes
+from headway.base import finished
+from headway.events import ConversionFailed
+from headway.kubernetes._reviews import NEWER, Reviews
+from headway.kubernetes._webhook_config import configuration, place_of
+from tests.kubernetes.test_webhooks import Program
+
+GROUP = "reviews.example.org"
+
+
+def fail(*what: object) -> None:
+    raise AssertionError(what)
+
+
+def reviews(report: Any = fail) -> Reviews:
+    return Reviews(Program(GROUP).app.registry, fail, report)
+
+
+def answer(of: Reviews, wanted: str, *objects: dict[str, Any]) -> dict[str, Any]:
+    asked = {"uid": "1", "desiredAPIVersion": f"{GROUP}/{wanted}", "objects": objects}
+    review = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": asked}
+    made: dict[str, Any] = json.loads(finished(of.answered("/convert", json.dumps(review).encode())))
+    return dict(made["response"])
+
+
+def converted(object: dict[str, Any], wanted: str) -> dict[str, Any]:
+    (made,) = answer(reviews(), wanted, object)["convertedObjects"]
+    return dict(made)
+
+
+def site(version: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    meta = {"name": "a", "uid": "1", **metadata}
+    return {"apiVersion": f"{GROUP}/{version}", "kind": "Site", "metadata": meta, "spec": spec}
+
+
+def test_fields_that_no_class_knows_survive() -> None:
+    ports = [{"name": "x"}, {"name": "y", "later": {"deep": [1]}}]
+    old = site(
+        "v1", {"image": "web:1", "replicas": 0, "ports": ports, "env": {"k": {"number": 1, "later": 2}}, "new": {}}
+    )
+    new = converted(old, "v2")
+    assert new["spec"] == {"image": "web:1", "ports": ports, "env": {"k": {"number": 1, "later": 2}}, "new": {}}
+    assert new["metadata"] == old["metadata"]
+    old["spec"].pop("replicas")
+    assert converted(new, "v1") == old
+
+
+@pytest.mark.parametrize(
+    ("change", "spec"),
+    [
+        ({}, {"image": "web:1", "count": 1, "slot": "blue", "later": "z"}),
+        ({"replicas": 2}, {"image": "web:1", "count": 2, "slot": "blue", "later": "z"}),
+        (
+            {"ports": [{"name": "x"}]},
+            {"image": "web:1", "count": 1, "slot": "blue", "ports": [{"name": "x"}], "later": "z"},
+        ),
+        ({"later": "y"}, {"image": "web:1", "count": 1, "slot": "blue", "later": "y"}),
+    ],
+)
+def test_write_in_the_older_version_keeps_the_fields_of_the_newer_one(
+    change: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    new = site("v2", {"image": "web:1", "count": 1, "slot": "blue", "later": "z"}, annotations={"note": "n"})
+    old = converted(new, "v1")
+    assert old["spec"] == {"image": "web:1", "replicas": 1, "later": "z"}
+    assert set(old["metadata"]["annotations"]) == {"note", NEWER}
+    old["spec"] |= change
+    again = converted(old, "v2")
+    assert again["spec"] == spec
+    assert again["metadata"]["annotations"] == {"note": "n"}
+
+
+FORGED = (
+    *("{", "[]", "1", '{"version": "v9"}', '{"version": "v2", "fields": {"spec": 1}}'),
+    '{"version": "v2", "fields": {"spec": {"image": "broken"}}}',
+    '{"version": "v1", "fields": {"spec": {"replicas": 7}}}',
+)
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_annotation_that_somebody_has_made_stops_nothing(text: str) -> None:
+    made = converted(site("v1", {"replicas": 2}, annotations={NEWER: text, "other": "kept"}), "v2")
+    assert made["spec"] == {"count": 2}
+    assert made["metadata"]["annotations"] == {"other": "kept"}
+
+
+def test_annotation_of_an_older_version_takes_nothing_away() -> None:
+    forged = '{"version": "v1", "fields": {"spec": {"replicas": 1}}}'
+    old = converted(site("v2", {"count": 2, "slot": "blue"}, annotations={NEWER: forged}), "v1")
+    assert old["spec"] == {"replicas": 2}
+    assert converted(old, "v2")["spec"] == {"count": 2, "slot": "blue"}
+
+
+def test_type_whose_only_hook_is_for_its_secrets_has_no_webhook() -> None:
+    @headway.message(name="reviews.example.org.Key")
+    class Key:
+        text: str = field(1, secret=True)
+
+    app, place = headway.App("keys"), place_of("https://a.example.org")
+    kubernetes.resource(app, GROUP, "v1", "Key", Key)
+    assert configuration(app.registry, "validate", "n", place, "Fail", "")["webhooks"] == []
+    checked = headway.App("keys")
+    kubernetes.resource(checked, GROUP, "v1", "Key", Key, hooks=headway.Hooks(mutate=lambda _: None))
+    (made,) = configuration(checked.registry, "validate", "n", place, "Fail", "")["webhooks"]
+    assert made["clientConfig"] == {"url": "https://a.example.org/validate", "caBundle": ""}
+
+
+def test_failed_conversion_is_reported_once_for_each_version_of_an_object() -> None:
+    found: list[ConversionFailed] = []
+    of = reviews(found.append)
+    for version in ("1", "1", "2"):
+        failed = answer(of, "v2", site("v1", {"image": "broken"}, resourceVersion=version))["result"]
+        assert failed["status"] == "Failure"
+        assert "this image cannot be converted" in failed["message"]
+    assert len(found) == 2
