@@ -105,9 +105,8 @@ def case(source: str, scenario: simulation.Scenario) -> Callable[[Declare], Decl
 # --- What users do ---
 
 
-async def site(world: simulation.World, image: str = "web:1", replicas: int = 2, **options: Any) -> None:
-    data = Website(spec=Spec(image=image, replicas=replicas))
-    await world.client.apply(world.type("Website").new("blog", data, **options))
+async def site(world: simulation.World, image: str = "web:1") -> None:
+    await world.client.apply(world.type("Website").new("blog", Website(spec=Spec(image=image, replicas=2))))
     await world.wait_idle()
 
 
@@ -127,9 +126,9 @@ async def deleted(world: simulation.World) -> None:
 
 
 async def deleted_in_the_foreground(world: simulation.World) -> None:
-    """Delete as `kubectl delete --cascade=foreground` does, by the finalizer of the garbage collector."""
-    await site(world, metadata={"finalizers": "foregroundDeletion"})
-    await world.client.delete(world.type("Website").id("blog"))
+    await site(world)
+    blog = await world.client.read(world.type("Website"), "blog")
+    await kubernetes.delete(world.client, blog, propagation="Foreground")
     await world.wait_idle()
 
 

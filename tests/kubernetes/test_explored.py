@@ -163,9 +163,9 @@ def test_creation_that_is_stored_after_the_object_was_deleted_again_is_not_count
 
 def test_two_processes_hand_over_by_a_lease() -> None:
     async def scenario(world: simulation.World) -> None:
-        await site(world)
-        await world.lead(1)
-        await site(world, "web:2")
+        for leader, image in enumerate(("web:1", "web:2")):
+            await world.lead(leader)
+            await site(world, image)
 
     result = run(scenario, processes=2)
     assert {each.process for each in result.trace.reconciles} == {"p1", "p2"}
@@ -211,3 +211,21 @@ def test_cluster_has_no_peers_and_a_store_no_api_server() -> None:
 
     with pytest.raises(DeclarationError, match=r"throttled\(1, 60.0\) is for a program whose types are of Kubernetes"):
         simulation.explore(app, scenario, plan="throttled(1)")
+
+
+@pytest.mark.parametrize(
+    ("fault", "at", "what"),
+    [
+        ("stall('apps.Deployment', 9, 30.0)", 30.0, "blog stored"),
+        ("drop('apps.Deployment', 9)", 0.0, "blog stored"),
+        ("history_lost('apps.Deployment', 9)", 0.0, "the end of a snapshot"),
+        ("missed('apps.Deployment', 9)", 1.0, "the end of a snapshot"),
+        ("hide('apps.Deployment', 9, 10)", 0.0, "the end of a snapshot"),
+    ],
+)
+def test_fault_of_a_stream_is_one_of_the_watch_cache(fault: str, at: float, what: str) -> None:
+    result = run(created, fault)
+    received = [each for each in result.trace.entries if isinstance(each, simulation.Delivered)]
+    after = next(each for each in received if each.kind[1] == "Deployment" and each.revision >= 9)
+    assert (after.what, int(after.at)) == (what, at)
+    assert not result.findings

@@ -70,17 +70,6 @@ class Commit(NamedTuple):
     before: Object | None
 
 
-Admission = Callable[[str, Kind, Object, "Object | None"], "Object | None"]
-"""A hook: it is given ``CREATE`` or ``UPDATE``, the type, the object and the old one, and may return another object.
-
-It refuses the write by raising `Denied`.
-"""
-
-
-class Denied(Exception):
-    """The refusal of an admission hook."""
-
-
 class ModelCluster:
     """The objects of a cluster, in memory. `ModelServer` serves them.
 
@@ -95,7 +84,6 @@ class ModelCluster:
         any_namespace: True if a namespace that does not exist is created with its first object.
         on_commit: called with each commit, before any stream has it.
         compacted: the revision below which the history is gone, except in the caches of servers.
-        admission: the hooks of admission, in order.
     """
 
     def __init__(self, *, now: Callable[[], float] = lambda: _EPOCH + trio.current_time()) -> None:
@@ -105,7 +93,6 @@ class ModelCluster:
         self.on_commit: Callable[[Commit], object] = lambda _: None
         self.revision = 1
         self.compacted = 0
-        self.admission: list[Admission] = []
         self.kinds = {(each.group, each.version, each.plural): each for each in BUILT_IN}
         self.objects: dict[Name, Object] = {}
         self.log: list[Commit] = []
@@ -176,7 +163,6 @@ class ModelCluster:
             raise of(500, "InternalError", "resourceVersion should not be set on objects to be created")
         for name in _BY_SERVER:
             meta.pop(name, None)
-        made = self._admitted("CREATE", target, made, None)
         made = kind.stored(made, [])
         meta = made["metadata"]
         meta |= {"uid": self._uid(target.stored), "creationTimestamp": self.time()}
@@ -254,7 +240,6 @@ class ModelCluster:
         for name in _BY_SERVER:
             meta.pop(name, None)
             meta |= {name: known[name]} if name in known else {}
-        made = self._admitted("UPDATE", target, made, old)
         if not version and kind.put_needs_version:
             raise invalid(kind, target.name, [wrong("metadata.resourceVersion", 0)])
         if version and version != known["resourceVersion"]:
@@ -369,15 +354,6 @@ class ModelCluster:
             ]
             head = f'{target.kind.named} "{target.name}" is forbidden: '
             raise of(403, "Forbidden", head + text, target.kind, target.name, causes)
-
-    def _admitted(self, operation: str, target: Target, made: Object, old: Object | None) -> Object:
-        for hook in self.admission:
-            try:
-                made = hook(operation, target.kind, made, old) or made
-            except Denied as error:
-                head = f'{target.kind.named} "{target.name}" is forbidden: '
-                raise of(403, "Forbidden", f"{head}{error}", target.kind, target.name) from error
-        return made
 
     def _validate(self, target: Target, made: Object, old: Object | None) -> None:
         meta, name = made["metadata"], target.name

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import enum
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import trio
 
-from headway.api import Code, LimitedWaits
-from headway.errors import HeadwayError
-from headway.kubernetes._errors import Limited, Request, failed, refused, uncertain
+from headway.api import LimitedWaits
+from headway.kubernetes._errors import Limited, Request, failed, refused
 from headway.testing.kubernetes._cluster import ModelCluster, Name, Object, Options, Target
 from headway.testing.kubernetes._fields import copied
 from headway.testing.kubernetes._kinds import Kind
@@ -28,28 +26,6 @@ Params = Mapping[str, str | int | bool]
 _JSON = "application/json"
 
 
-class Effect(enum.Enum):
-    """What becomes of a call that is lost."""
-
-    NONE = "the server never sees it"
-    NOW = "the server handles it, and its answer is lost"
-    LATE = "the server handles it when the test calls `ModelServer.arrive`"
-
-
-class CallFault(NamedTuple):
-    """A fault of a call.
-
-    Attributes:
-        effect: what becomes of the call.
-        after: the seconds after which the connection is lost. Default: the call times out.
-        code: the code of a refusal without an effect, such as 429, in place of a loss; 0 for none.
-    """
-
-    effect: Effect = Effect.NONE
-    after: float | None = None
-    code: int = 0
-
-
 class ModelServer:
     """An API server, in memory and in the time of Trio's clock. It has the methods of `headway.kubernetes`' client.
 
@@ -58,24 +34,19 @@ class ModelServer:
 
     Attributes:
         timeout: the seconds that a call has, as in the client.
-        latency: the seconds that a call takes.
-        on_call: called with the method and the path of each call; it may return a fault for it.
+        refuses: the code with which it refuses every call for now, such as 429; 0 if it does not.
         cache: what its watches are served from.
-        streams_lists: False for a server that refuses lists as a part of a watch.
         running: False while the server is stopped.
     """
 
     def __init__(self, cluster: ModelCluster, *, timeout: float = 30.0) -> None:
         self.cluster = cluster
         self.timeout = timeout
-        self.latency = 0.0
-        self.on_call: Callable[[str, str], CallFault | None] = lambda _method, _path: None
-        self.streams_lists = True
+        self.refuses = 0
         self.running = True
         self.cache = Cache(cluster)
         # In the order in which they were opened.
         self._streams = dict[Stream, None]()
-        self._late: list[Callable[[], object]] = []
         cluster.on_restore.append(self.restart)
 
     # Faults.
@@ -106,14 +77,6 @@ class ModelServer:
         self.stop()
         self.start()
 
-    def arrive(self) -> int:
-        """Handle the calls whose effect is late, and return their number."""
-        late, self._late = self._late, []
-        for each in late:
-            with suppress(Refused):
-                each()
-        return len(late)
-
     # The client's methods.
 
     async def call(
@@ -129,48 +92,30 @@ class ModelServer:
     ) -> Any:
         """Make a call, as `ApiServer.call` of headway.kubernetes does."""
         request = _request(method, path)
-        seconds = self.timeout if timeout is None else timeout
         given = {key: _text(value) for key, value in (params or {}).items()}
         sent = json.loads(body) if isinstance(body, bytes) else json.loads(json.dumps(body))
 
         def handle() -> Any:
             return self._write(method, self.target(path), given, sent, content_type)
 
-        waits = LimitedWaits(seconds)
+        waits = LimitedWaits(self.timeout if timeout is None else timeout)
         while True:
             try:
-                return await self._attempt(request, given, accept, handle, seconds)
+                return await self._attempt(request, given, accept, handle)
             except Limited as error:
                 await waits.wait(error)
 
     async def _attempt(
-        self, request: Request, params: Mapping[str, str], accept: str, handle: Callable[[], Any], seconds: float
+        self, request: Request, params: Mapping[str, str], accept: str, handle: Callable[[], Any]
     ) -> Any:
-        await trio.sleep(self.latency / 2)
+        await trio.lowlevel.checkpoint()
         self._check_running(request)
-        fault = self.on_call(request.method, request.path)
-        if fault is not None and fault.code:
-            status = {"kind": "Status", "message": "refused for now", "code": fault.code}
-            raise refused(fault.code, json.dumps(status).encode(), "1", request)
-        if fault is not None:
-            if fault.effect is Effect.LATE and request.write:
-                self._late.append(handle)
-            elif fault.effect is Effect.NOW and request.write:
-                with suppress(Refused):
-                    handle()
-            raise await self._lost(request, fault, seconds)
+        if self.refuses:
+            status = {"kind": "Status", "message": "refused for now", "code": self.refuses}
+            raise refused(self.refuses, json.dumps(status).encode(), "1", request)
         with _refusing(request):
             answer = handle() if request.write else await self._read(request.path, params, accept)
-        await trio.sleep(self.latency / 2)
         return copied(answer)
-
-    async def _lost(self, request: Request, fault: CallFault, seconds: float) -> HeadwayError:
-        if fault.after is not None:
-            await trio.sleep(min(fault.after, seconds))
-            return failed(httpx.ReadError("connection reset by peer"), request)
-        await trio.sleep(seconds)
-        text = f"{request.where} has not answered {request.method} {request.path} within {seconds:g} seconds"
-        return uncertain(request, Code.DEADLINE_EXCEEDED, text)
 
     @asynccontextmanager
     async def watch(
@@ -178,7 +123,7 @@ class ModelServer:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and iterate over its lines, as `ApiServer.watch` of headway.kubernetes does."""
         request = _request("GET", path)
-        await trio.sleep(self.latency)
+        await trio.lowlevel.checkpoint()
         self._check_running(request)
         with _refusing(request):
             stream = self._stream(request, {key: _text(value) for key, value in (params or {}).items()}, accept)
@@ -305,7 +250,7 @@ class ModelServer:
     def _stream(self, request: Request, params: Mapping[str, str], accept: str) -> Stream:
         target = self.target(request.path)
         version, initial = params.get("resourceVersion", ""), params.get("sendInitialEvents") == "true"
-        if initial and (not self.streams_lists or params.get("resourceVersionMatch") != "NotOlderThan"):
+        if initial and params.get("resourceVersionMatch") != "NotOlderThan":
             text = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
             causes = [Cause("FieldValueForbidden", text, "sendInitialEvents")]
             raise of(422, "Invalid", f"ListOptions.meta.k8s.io is invalid: {text}", causes=causes)

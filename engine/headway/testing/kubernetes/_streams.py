@@ -27,15 +27,10 @@ _FIELDS = ("metadata.name", "metadata.namespace")
 
 
 class Cache:
-    """The watch cache of a server. It may lag, or lack the history, for all types or for one.
-
-    Attributes:
-        delay: called with the type of each event; it returns the seconds for which the event is held back.
-    """
+    """The watch cache of a server. It may lag, or lack the history, for all types or for one."""
 
     def __init__(self, cluster: ModelCluster) -> None:
         self.cluster = cluster
-        self.delay: Callable[[Kind], float] = lambda _: 0.0
         self.clear()
 
     def clear(self) -> None:
@@ -165,8 +160,6 @@ class Stream:
                 raise StopAsyncIteration
             if not self._lines:
                 await self._wait()
-            elif (seconds := self._cache.delay(self._selection.kind)) > 0:
-                await trio.sleep(seconds)
         return self._lines.popleft()
 
     async def _begin(self) -> None:

@@ -23,7 +23,6 @@ from headway.kubernetes._verbs import ask_for, taken_verb
 from headway.protobuf import copy_message
 from headway.resource import Key, Kind, Position, Registry, Resource, ResourceId, ResourceType, Scope, pb
 from headway.testing.kubernetes import (
-    CallFault,
     Commit,
     Front,
     ModelCluster,
@@ -284,9 +283,8 @@ class ClusterServer:
     def strike(self, fault: faults.ApiServerFault) -> None:
         """Let the API servers behave otherwise for some seconds."""
         if isinstance(fault, faults.Throttled):
-            for each in self.servers:
-                each.on_call = lambda _method, _path: CallFault(code=429)
-            self._injector.after(fault.seconds, self._end_throttling)
+            self._throttle(429)
+            self._injector.after(fault.seconds, lambda: self._throttle(0))
         else:
             present = self.front.server
             other = next(each for each in self.servers if each is not present)
@@ -294,9 +292,9 @@ class ClusterServer:
             self.front.fail_over(other)
             self._injector.after(fault.seconds, other.cache.release)
 
-    def _end_throttling(self) -> None:
+    def _throttle(self, code: int) -> None:
         for each in self.servers:
-            each.on_call = lambda _method, _path: None
+            each.refuses = code
 
     async def restore(self, revision: int) -> None:
         """Restore etcd from a backup. Then users ask again for what is lost."""

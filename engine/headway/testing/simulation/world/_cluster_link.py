@@ -85,7 +85,7 @@ class ClusterLink(Link):
             if reconcile is None:
                 return await self.beside(call)
             target = self._cluster.servers[0].target(path)
-            name = target.name or ((body or {}).get("metadata") or {}).get("name", "")
+            name = target.name or (str(body["metadata"].get("name", "")) if isinstance(body, dict) else "")
             kind, key = self._cluster.place_of(target.stored._replace(name=name), target.kind.kind)
             what = (
                 "apply" if options.get("content_type") == _APPLY else _VERBS[method] if target.name or write else "list"
@@ -145,8 +145,9 @@ class ClusterLink(Link):
 
 def _acquired(body: Any) -> tuple[str, str]:
     """Return the name and the holder of the program's lease that a write acquires or renews, if it does."""
-    holder = ((body or {}).get("spec") or {}).get("holderIdentity", "") if isinstance(body, dict | None) else ""
-    return (body["metadata"].get("annotations", {}).get(NAME, ""), holder) if holder else ("", "")
+    if not isinstance(body, dict) or not (holder := (body.get("spec") or {}).get("holderIdentity", "")):
+        return "", ""
+    return body["metadata"].get("annotations", {}).get(NAME, ""), holder
 
 
 class ClusterStreams(Streams):
