@@ -120,6 +120,38 @@ async def test_controller_works_through_a_restart_and_a_failover_to_a_lagging_se
         assert (await replicas_of(model)).keys() == {"one", "two", "three"}
 
 
+class SlowWatches(ModelServer):
+    """A server whose watches of ConfigMaps take some time to open, so that other calls are answered before."""
+
+    seconds = 0.0
+
+    @asynccontextmanager
+    async def watch(self, path: str, params: Any = None, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        await trio.sleep(self.seconds if path.endswith("/configmaps") else 0.0)
+        async with super().watch(path, params, **options) as lines:
+            yield lines
+
+
+async def test_nothing_is_made_of_what_was_cached_before_a_restore_that_skips_revisions(
+    autojump_clock: MockClock, cluster: ModelCluster
+) -> None:
+    """A list answers before the watch does. An object in it that is older than the delivered one shows the restore."""
+    server = SlowWatches(cluster)
+    async with running(server, rollouts()) as engine:
+        await engine.wait_idle()
+        await server.call("POST", MAPS, body=config_map("web"))
+        backup = cluster.revision
+        await engine.wait_idle()
+        await server.call("PATCH", f"{MAPS}/web", body={"data": {"replicas": "3"}}, content_type=MERGE)
+        await engine.wait_idle()
+        server.seconds = 10.0
+        cluster.restore(backup, bump=1000)
+        await trio.sleep(30)
+        await engine.wait_idle()
+        later = [each.object for each in cluster.log if each.revision > backup and each.name.plural == "deployments"]
+        assert {each["spec"]["replicas"] for each in later if each is not None} == {2}
+
+
 # --- Streams ------------------------------------------------------------------
 
 

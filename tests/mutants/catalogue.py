@@ -18,6 +18,7 @@ from tests.mutants.peerings import PEERING_MUTANTS
 from tests.mutants.quotas import QUOTA_MUTANTS
 from tests.mutants.runs import RUN_MUTANTS
 from tests.mutants.scopes import SCOPE_MUTANTS
+from tests.mutants.simulated_clusters import SIMULATED_CLUSTER_MUTANTS
 from tests.mutants.simulated_peers import SIMULATED_PEER_MUTANTS
 from tests.mutants.steps import STEP_MUTANTS
 from tests.mutants.subscriptions import SUBSCRIPTION_MUTANTS
@@ -557,6 +558,7 @@ MUTANTS = (
     *KUBERNETES_TYPE_MUTANTS,
     *LIMIT_MUTANTS,
     *QUOTA_MUTANTS,
+    *SIMULATED_CLUSTER_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
     *WHY_MUTANTS,
     # --- what only a whole run shows ---

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from headway.client import Client
 from headway.controller import App
-from headway.errors import CallerError, DeclarationError
+from headway.errors import CallerError, DeclarationError, NotFound
 from headway.kubernetes import KubernetesType, crds
 from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._leases import NAME, object_name
@@ -451,7 +451,9 @@ class UsersClient(Client):
             await super().apply(wish.type.view(asked_again(message)), force=True)
         elif what == "write" and there is None:
             await super().create(wish.type.view(asked_again(message)))
-        elif there is not None:
+        elif there is None:
+            raise NotFound(f"{id} not found")
+        else:
             asked = there.message()
             assert isinstance(wish.type, KubernetesType)
             assert message.data is not None

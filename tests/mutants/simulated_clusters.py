@@ -1,0 +1,66 @@
+"""Mutants of the simulation of a cluster, and of the adapter on it. No API server is needed to find them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_EXPLORED = "kubernetes/test_explored.py"
+
+SIMULATED_CLUSTER_MUTANTS = (
+    Mutant(
+        "caches stay as they were after a restore that skips revisions",
+        "kubernetes/_watch.py",
+        "if revision < int(known.version) <= here:",
+        "if False:",
+        "kubernetes/test_on_model.py",
+        "skips_revisions",
+    ),
+    Mutant(
+        "the garbage collector of a simulated cluster does nothing",
+        "testing/simulation/world/_cluster.py",
+        "if not self._sweeps and has_work(self.model):",
+        "if False:",
+        _EXPLORED,
+        "dependents_with_it",
+    ),
+    Mutant(
+        "a simulated API server that has taken over is not behind",
+        "testing/simulation/world/_cluster.py",
+        "            other.cache.hold()\n",
+        "",
+        _EXPLORED,
+        "lag_after",
+    ),
+    Mutant(
+        "users of a restored cluster forget the statuses that they wrote",
+        "testing/simulation/world/_cluster.py",
+        'if verb is not None and verb.name != "apply":',
+        "if False:",
+        _EXPLORED,
+        "ask_for_a_status",
+    ),
+    Mutant(
+        "a lease of a simulated cluster goes to another process than the heir",
+        "testing/simulation/world/_cluster.py",
+        "            while self._heirs.get(name, holder) != holder:\n",
+        "            while False:\n",
+        _EXPLORED,
+        "two_processes",
+    ),
+    Mutant(
+        "history that is lost on a simulated cluster can be resumed",
+        "testing/simulation/world/_cluster_link.py",
+        "        self._evict(kind)\n        self._drop(kind)\n",
+        "        self._drop(kind)\n",
+        _EXPLORED,
+        "watch_cache",
+    ),
+    Mutant(
+        "a uid of a simulated cluster is another one in each run",
+        "testing/kubernetes/_cluster.py",
+        "of = repr((*name, self.created[name]))",
+        "of = str(uuid.uuid4())",
+        _EXPLORED,
+        "same_uid",
+    ),
+)
