@@ -51,12 +51,13 @@ class Records:
         self._orders: dict[str, Order] = {}
         self._lock = threading.Lock()
 
-    def change(self, key: str, order: Order, host: str) -> None:
+    def change(self, key: str, order: Order | None, host: str) -> None:
         """Let the record of a key be for a host, or for none, unless a call with a higher order was here before."""
         with self._lock:
-            if order < self._orders.get(key, (0, 0)):
-                return
-            self._orders[key] = order
+            if order is not None:
+                if order < self._orders.get(key, (0, 0)):
+                    return
+                self._orders[key] = order
             if host:
                 self.hosts[key] = host
             else:

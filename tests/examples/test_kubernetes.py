@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import headway
@@ -107,6 +108,9 @@ def test_guide_shows_the_operator_itself() -> None:
     shown = program_of("docs/guides/kubernetes-operator.md")
     program = (ROOT / "examples/kubernetes/websites.py").read_text()
     assert lines_of(shown) == lines_of(program.partition('"""\n\n')[2])
+    page = (ROOT / "docs/guides/kubernetes-operator.md").read_text()
+    (proof,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert proof in (ROOT / "examples/kubernetes/proof.py").read_text()
 
 
 def lines_of(text: str) -> list[str]:
