@@ -24,12 +24,12 @@ class Pool:
     note: str = field(1)
 
 
-@headway.message
+@headway.message(name="test.v1.Member")
 class Member:
     pool: str = field(1)
 
 
-@headway.message
+@headway.message(name="test.v1.Summary")
 class Summary:
     members: list[str] = field(1)
 
