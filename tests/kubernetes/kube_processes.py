@@ -27,8 +27,8 @@ from tests.kubernetes.kube_pools import KubePools, KubeWitness, ObservedChannel,
 
 T = TypeVar("T")
 
-TIMING = Timing(lag_limit=3, lease_ttl=3)
-_TIMEOUT = 3.0
+TIMING = Timing(lag_limit=5, lease_ttl=6)
+_TIMEOUT = 5.0
 
 
 class World:

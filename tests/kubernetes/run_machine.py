@@ -29,7 +29,7 @@ from tests.kubernetes.faulty_api import Streams
 from tests.kubernetes.kube_pools import KubePools, Users
 from tests.kubernetes.kube_processes import Process, World
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """The seconds after the last fault within which a controller must have recovered."""
 
 _SILENCE = 4.0
