@@ -116,6 +116,16 @@ async def test_warnings_of_the_server_reach_the_callback(api_server: RealServer,
     assert heard == ['unknown field "dta"', 'unknown field "b"']
 
 
+async def test_warning_is_reported_once_while_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_http, "_MOST_WARNINGS", 2)
+    heard: list[str] = []
+    warns = [answer(body={}, warning=f'299 - "v1 {each} is deprecated"') for each in "aabaca"]
+    async with faulty_server(*warns) as faulty, ApiServer(faulty.config(), on_warning=heard.append) as server:
+        for _ in range(7):
+            await server.call("GET", PODS)
+    assert heard == [f"v1 {each} is deprecated" for each in "abca"]
+
+
 async def test_impersonated_user_has_only_its_own_rights(api_server: RealServer) -> None:
     headers = (("Impersonate-User", "ann"), ("Impersonate-Group", "g1"), ("Impersonate-Group", "g2"))
     async with ApiServer(replace(api_server.config(), headers=headers)) as server:
@@ -234,6 +244,22 @@ async def test_server_that_accepts_no_connection_in_time_had_no_effect() -> None
         error = await _error(ClusterConfig(f"https://127.0.0.1:{port}", "a test"), "POST", timeout=0.6)
     assert isinstance(error, Unavailable)
     assert "no connection could be made in time" in str(error)
+
+
+async def test_leases_do_not_wait_for_calls_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_http, "_MOST_CALLS", 1)
+    async with (
+        faulty_server(stall, answer(body={})) as faulty,
+        ApiServer(faulty.config()) as server,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(server.call, "POST", PODS)
+        await faulty.arrived.wait()
+        await server.call("PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b", body={})
+        with trio.move_on_after(0.1) as scope:
+            await server.call("POST", PODS)
+        assert scope.cancelled_caught
+        nursery.cancel_scope.cancel()
 
 
 # --- Refusals that ask to wait ------------------------------------------------

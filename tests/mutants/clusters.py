@@ -40,4 +40,12 @@ CLUSTER_MUTANTS = (
         _HTTP,
         "only_line_feeds",
     ),
+    Mutant(
+        "leases wait for the connections of calls",
+        "kubernetes/_http.py",
+        'not stream and not request.path.startswith("/apis/coordination.k8s.io/")',
+        "not stream",
+        _HTTP,
+        "leases_do_not_wait",
+    ),
 )

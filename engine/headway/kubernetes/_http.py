@@ -28,6 +28,9 @@ SILENCE = 90.0
 _MOST_CALLS = 64
 """The most connections for calls. More calls wait for one of them."""
 
+_MOST_WARNINGS = 1_000
+"""The most warnings that are remembered. A remembered one is not reported again."""
+
 _MOST_BYTES = 3 * 2**20
 """The size of a request from which on every API server refuses it."""
 
@@ -44,8 +47,8 @@ class ApiServer:
 
     Args:
         timeout: the seconds until a call without an answer fails. A refused call is repeated for this long.
-        on_warning: called with each warning of the server, such as about an unknown field, and with each problem of
-            files that should be read again.
+        on_warning: called once with each warning of the server, such as about an unknown field, and with each problem
+            of files that should be read again.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class ApiServer:
         self._on_warning = on_warning
         self._where = f"{config.server} ({config.where})"
         self._extensions = {} if config.server_name is None else {"sni_hostname": config.server_name}
+        self._warned: set[str] = set()
         self._free = trio.Semaphore(_MOST_CALLS)
 
     async def __aenter__(self) -> Self:
@@ -164,7 +168,8 @@ class ApiServer:
                 )
                 built.stream = _Body(content)
                 stack.push_async_callback(client.release)
-                if not stream:
+                # A lease is not lost because writes wait for the server.
+                if not stream and not request.path.startswith("/apis/coordination.k8s.io/"):
                     await stack.enter_async_context(self._free)
                 answer = None
                 try:
@@ -202,7 +207,11 @@ class ApiServer:
     def _check(self, answer: httpx.Response, request: Request) -> None:
         for header in answer.headers.get_list("warning"):
             for text in _WARNING.findall(header):
-                self._on_warning(re.sub(r"\\(.)", r"\1", text))
+                if text not in self._warned:
+                    if len(self._warned) >= _MOST_WARNINGS:
+                        self._warned.clear()
+                    self._warned.add(text)
+                    self._on_warning(re.sub(r"\\(.)", r"\1", text))
         if not answer.is_success:
             raise refused(answer.status_code, answer.content, answer.headers.get("retry-after"), request)
         if "html" in answer.headers.get("content-type", ""):
