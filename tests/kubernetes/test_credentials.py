@@ -39,9 +39,11 @@ def _of_files(folder: Path, **fields: Any) -> ClusterConfig:
 # --- Files --------------------------------------------------------------------
 
 
-async def test_token_is_read_again_each_minute(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_token_is_read_again_each_minute(
+    tmp_path: Path, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
     (tmp_path / "token").write_text("one\n")
-    credentials = Credentials(_of_files(tmp_path), pytest.fail)
+    credentials = Credentials(_of_files(tmp_path), pytest.fail, nursery)
     first = await credentials.current()
     (tmp_path / "token").write_text("two\n")
     await trio.sleep(59)
@@ -50,9 +52,11 @@ async def test_token_is_read_again_each_minute(tmp_path: Path, autojump_clock: M
     assert (_token(first), _token(await credentials.current())) == ("one", "two")
 
 
-async def test_refused_token_is_read_again_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_refused_token_is_read_again_at_once(
+    tmp_path: Path, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
     (tmp_path / "token").write_text("one")
-    credentials = Credentials(_of_files(tmp_path), pytest.fail)
+    credentials = Credentials(_of_files(tmp_path), pytest.fail, nursery)
     first = await credentials.current()
     assert not await credentials.renew(first), "the same token would be refused again"
     (tmp_path / "token").write_text("two")
@@ -61,10 +65,12 @@ async def test_refused_token_is_read_again_at_once(tmp_path: Path, autojump_cloc
     assert _token(await credentials.current()) == "two"
 
 
-async def test_last_good_content_is_used_while_a_file_is_bad(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_last_good_content_is_used_while_a_file_is_bad(
+    tmp_path: Path, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
     warnings: list[str] = []
     (tmp_path / "token").write_text("one")
-    credentials = Credentials(_of_files(tmp_path), warnings.append)
+    credentials = Credentials(_of_files(tmp_path), warnings.append, nursery)
     first = await credentials.current()
     for bad in ("", "a token\nof lines"):
         (tmp_path / "token").write_text(bad)
@@ -152,6 +158,14 @@ async def test_intermediate_authority_can_be_trusted_alone(tmp_path: Path) -> No
             await server.call("GET", PODS)
 
 
+async def test_authorities_may_have_comments_of_any_characters(tmp_path: Path) -> None:
+    async with faulty_server(answer(body={})) as faulty:
+        pem = faulty.ca.cert_pem.bytes()
+        (tmp_path / "ca.pem").write_bytes(b"# F\xe9\n" + "# Főtanúsítvány\n".encode() + pem + b"\xff\n" + pem)
+        async with ApiServer(faulty.config(ca=Content("its CA", tmp_path / "ca.pem"))) as server:
+            await server.call("GET", PODS)
+
+
 def _pair(ca: trustme.CA, name: str) -> tuple[str, str]:
     issued = ca.issue_cert(name)
     return b"".join(each.bytes() for each in issued.cert_chain_pems).decode(), issued.private_key_pem.bytes().decode()
@@ -192,7 +206,7 @@ async def test_renewed_client_certificate_is_used_for_new_connections(tmp_path: 
         assert names == ["one.example", "one.example", "two.example"]
 
 
-async def test_certificate_and_key_that_do_not_match_are_refused() -> None:
+async def test_certificate_and_key_that_do_not_match_are_refused(nursery: trio.Nursery) -> None:
     ca = trustme.CA()
     (certificate, _), (_, key) = _pair(ca, "a.example"), _pair(ca, "b.example")
     config = ClusterConfig(
@@ -202,10 +216,10 @@ async def test_certificate_and_key_that_do_not_match_are_refused() -> None:
         key=Content("client-key of user u", text=key),
     )
     with pytest.raises(InvalidArgument, match=r"client-certificate of user u.*KEY_VALUES_MISMATCH") as raised:
-        await Credentials(config, pytest.fail).current()
+        await Credentials(config, pytest.fail, nursery).current()
     assert "PRIVATE" not in str(raised.value)
     with pytest.raises(InvalidArgument, match="its CA: invalid certificate"):
-        await Credentials(replace(config, ca=Content("its CA", text="no PEM")), pytest.fail).current()
+        await Credentials(replace(config, ca=Content("its CA", text="no PEM")), pytest.fail, nursery).current()
 
 
 # --- Plugins ------------------------------------------------------------------
@@ -225,8 +239,10 @@ print((folder / "answer").read_text())
 class Plugin:
     """An exec plugin: a real program that prints what the test says."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
         self.folder = folder
+        self.nursery = nursery
+        self.warnings: list[str] = []
         (folder / "plugin.py").write_text(PROGRAM)
         self.config = ExecPlugin(
             where="exec of user u",
@@ -246,9 +262,8 @@ class Plugin:
         (self.folder / "also").write_text(code)
 
     def credentials(self, **fields: Any) -> Credentials:
-        return Credentials(
-            ClusterConfig("http://10.0.0.1", "a test", plugin=replace(self.config, **fields)), pytest.fail
-        )
+        config = ClusterConfig("http://10.0.0.1", "a test", plugin=replace(self.config, **fields))
+        return Credentials(config, self.warnings.append, self.nursery)
 
     @property
     def runs(self) -> list[Any]:
@@ -257,8 +272,8 @@ class Plugin:
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Plugin:
-    return Plugin(tmp_path)
+async def plugin(tmp_path: Path, nursery: trio.Nursery) -> Plugin:
+    return Plugin(tmp_path, nursery)
 
 
 @pytest.mark.parametrize("version", EXEC_VERSIONS)
@@ -306,6 +321,65 @@ async def test_plugin_runs_again_when_its_token_has_expired(plugin: Plugin, mock
     assert _token(await credentials.current()) == "three"
 
 
+NOON = datetime.datetime(2026, 12, 1, 12, tzinfo=datetime.UTC).timestamp()
+WAIT = "while not (folder / 'go').exists(): time.sleep(0.01)"
+
+
+async def test_plugin_goes_on_when_the_call_that_waits_for_it_ends(plugin: Plugin) -> None:
+    plugin.does(WAIT)
+    plugin.prints(token="one")
+    credentials = plugin.credentials()
+    with trio.move_on_after(0.1) as scope:
+        await credentials.current()
+    assert scope.cancelled_caught
+    (plugin.folder / "go").touch()
+    assert _token(await credentials.current()) == "one"
+    assert len(plugin.runs) == 1
+
+
+async def test_plugin_runs_before_its_token_expires_while_that_is_used(plugin: Plugin, mock_clock: MockClock) -> None:
+    WALL.set(_wall(NOON))
+    plugin.prints(token="one", expirationTimestamp="2026-12-01T12:10:00Z")
+    credentials = plugin.credentials()
+    first = await credentials.current()
+    mock_clock.jump(470)
+    WALL.set(_wall(NOON + 470))
+    assert await credentials.current() is first
+    assert credentials._ended.is_set(), "the token is good for 130 seconds"
+    plugin.does(WAIT)
+    plugin.prints(token="two", expirationTimestamp="2026-12-01T12:20:00Z")
+    WALL.set(_wall(NOON + 490))
+    for _ in range(3):
+        assert await credentials.current() is first
+    assert not credentials._ended.is_set()
+    (plugin.folder / "go").touch()
+    assert await credentials.renew(first), "waits for the plugin"
+    assert _token(await credentials.current()) == "two"
+    assert len(plugin.runs) == 2
+
+
+async def test_plugin_that_fails_before_its_token_expires_is_reported(plugin: Plugin, mock_clock: MockClock) -> None:
+    WALL.set(_wall(NOON))
+    plugin.prints(token="one", expirationTimestamp="2026-12-01T12:00:40Z")
+    credentials = plugin.credentials()
+    first = await credentials.current()
+    plugin.does("sys.exit('no session')")
+    for seconds in (9, 11):
+        mock_clock.jump(seconds)
+        WALL.set(_wall(NOON + seconds))
+        assert await credentials.current() is first
+        assert credentials._ended.is_set() is (seconds == 9), "it runs after a quarter of the token's life"
+    with pytest.raises(Unavailable, match="no session"):
+        await credentials.renew(first)
+    assert await credentials.current() is first
+    [warning] = plugin.warnings
+    assert "no session" in warning
+    assert "Its last credentials stay in use" in warning
+    WALL.set(_wall(NOON + 40))
+    with pytest.raises(Unavailable, match="no session"):
+        await credentials.current()
+
+
 async def test_plugin_runs_once_for_many_refused_calls(plugin: Plugin, mock_clock: MockClock) -> None:
     plugin.prints(token="one")
     credentials = plugin.credentials()
@@ -335,9 +409,9 @@ async def test_plugin_that_fails_is_not_run_for_each_call(plugin: Plugin, mock_c
     assert _token(await credentials.current()) == "one"
 
 
-async def test_token_comes_before_a_plugin(plugin: Plugin) -> None:
+async def test_token_comes_before_a_plugin(plugin: Plugin, nursery: trio.Nursery) -> None:
     config = ClusterConfig("http://10.0.0.1", "a test", token=Content("t", text="one"), plugin=plugin.config)
-    assert _token(await Credentials(config, pytest.fail).current()) == "one"
+    assert _token(await Credentials(config, pytest.fail, nursery).current()) == "one"
     assert plugin.runs == []
 
 
@@ -357,6 +431,7 @@ SECRET = "hidden-token"
     ("printed", "part"),
     [
         (f"token: {SECRET}", "something else than an ExecCredential"),
+        ("[" * 100_000, "something else than an ExecCredential"),
         (json.dumps([SECRET]), "something else than an ExecCredential"),
         ({"kind": "ExecCredential", "apiVersion": EXEC_VERSIONS[0]}, "something else than an ExecCredential"),
         ({"kind": "Token", "apiVersion": EXEC_VERSIONS[0], "status": {"token": SECRET}}, "an ExecCredential of client"),
@@ -384,6 +459,8 @@ async def test_odd_output_of_a_plugin_is_explained_and_not_shown(plugin: Plugin,
 async def test_plugin_that_is_missing_or_needs_a_terminal_is_explained(plugin: Plugin) -> None:
     with pytest.raises(Unavailable, match=r"cannot be started.*: brew install it"):
         await plugin.credentials(command=("/no/such/plugin",), hint="brew install it").current()
+    with pytest.raises(Unavailable, match=r"cannot be started.*surrogates"):
+        await plugin.credentials(command=(sys.executable, "\ud800")).current()
     with pytest.raises(Unavailable, match="needs a terminal"):
         await plugin.credentials(interactive="Always").current()
     assert plugin.runs == []

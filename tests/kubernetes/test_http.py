@@ -397,6 +397,12 @@ async def test_proxy_of_the_configuration_is_used() -> None:
         async with ApiServer(faulty.config(proxy=f"http://127.0.0.1:{port}")) as server:
             await server.call("GET", PODS)
         assert asked == [b"CONNECT " + faulty.url.removeprefix("https://").encode() + b" HTTP/1.1"]
+        # The name in the certificate is also checked behind the proxy.
+        faulty.tls = faulty.context(faulty.ca, "other.example")
+        config = faulty.config(proxy=f"http://127.0.0.1:{port}", server_name="other.example")
+        async with ApiServer(config) as server:
+            await server.call("GET", PODS)
+        assert "set tls-server-name" in str(await _error(replace(config, server_name="third.example")))
 
 
 async def test_proxy_that_refuses_had_no_effect() -> None:
@@ -405,8 +411,13 @@ async def test_proxy_that_refuses_had_no_effect() -> None:
         await stream.send_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
 
     async with faulty_server(answer(body={})) as faulty, listening(proxy) as port:
-        error = await _error(faulty.config(proxy=f"http://user:{SECRET}@127.0.0.1:{port}"), "POST")
+        config = faulty.config(proxy=f"http://user:{SECRET}@127.0.0.1:{port}")
+        refused = await _error(config, "POST")
+    gone = await _error(config, "POST")
+    for error, part in ((refused, "403 Forbidden"), (gone, "failed")):
         assert isinstance(error, Unavailable)
+        assert f"the proxy http://user:…@127.0.0.1:{port} has opened no connection (" in str(error)
+        assert part in str(error)
 
 
 @pytest.mark.parametrize(

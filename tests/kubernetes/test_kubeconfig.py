@@ -17,6 +17,7 @@ from headway.kubernetes._kubeconfig import ClusterConfig, load_config
 PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "p", "interactiveMode": "Never"}
 PEM = "-----BEGIN CERTIFICATE-----\n"
 DATA = base64.b64encode(PEM.encode()).decode()
+CONFIG = {"audience": "prod"}
 
 
 def _text(
@@ -90,7 +91,8 @@ def test_relative_kubeconfig_stays_the_same_file_in_another_directory(
 
 
 def test_content_in_the_kubeconfig_comes_before_a_file(tmp_path: Path) -> None:
-    user = {"client-certificate-data": DATA, "client-certificate": "no", "client-key-data": DATA}
+    lines = f"{DATA[:8]}\n{DATA[8:]}\n"
+    user = {"client-certificate-data": DATA, "client-certificate": "no", "client-key-data": lines}
     config = _load(tmp_path, _text({"certificate-authority-data": DATA}, user))
     for content in (config.ca, config.certificate, config.key):
         assert content is not None
@@ -113,9 +115,32 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
 
 
 def test_cluster_has_a_proxy_a_name_and_no_check(tmp_path: Path) -> None:
-    cluster = {"proxy-url": "socks5://proxy:1080", "tls-server-name": "kube", "insecure-skip-tls-verify": True}
+    cluster = {"proxy-url": "https://proxy:1080", "tls-server-name": "kube", "insecure-skip-tls-verify": True}
     config = _load(tmp_path, _text(cluster))
-    assert (config.proxy, config.server_name, config.insecure) == ("socks5://proxy:1080", "kube", True)
+    assert (config.proxy, config.server_name, config.insecure) == ("https://proxy:1080", "kube", True)
+
+
+def test_environment_names_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert _load(tmp_path, _text()).proxy is None
+    monkeypatch.setenv("ALL_PROXY", "proxy:1")
+    assert _load(tmp_path, _text()).proxy == "http://proxy:1"
+    assert _load(tmp_path, _text({"proxy-url": "http://other:2"})).proxy == "http://other:2"
+    assert load_config(environ=POD, service_account=_pod(tmp_path)).proxy is None
+    for url, part in (
+        ("ftp://u:secret@p", "got 'ftp://u:…@p'"),
+        ("u:secret@p:99999", "got 'http://u:…@p:99999'"),
+        ("socks5://u:secret@p", "u:…@p needs another package: pip install 'httpx[socks]'"),
+    ):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        with pytest.raises(InvalidArgument) as raised:
+            _load(tmp_path, _text())
+        assert "the environment variable HTTPS_PROXY" in str(raised.value)
+        assert part in str(raised.value)
+        assert "secret" not in "".join(traceback.format_exception(raised.value))
+    monkeypatch.setenv("NO_PROXY", "10.0.0.1")
+    assert _load(tmp_path, _text()).proxy is None
 
 
 def test_impersonated_user_has_groups_and_a_uid(tmp_path: Path) -> None:
@@ -126,12 +151,14 @@ def test_impersonated_user_has_groups_and_a_uid(tmp_path: Path) -> None:
         ("Impersonate-Group", "a"),
         ("Impersonate-Group", "b"),
     )
+    assert _load(tmp_path, _text(user={"as-user-extra": {}})).headers == ()
     assert "as of user u" in _problem(tmp_path, _text(user={"as-groups": ["a"]}))
     assert "printable ASCII" in _problem(tmp_path, _text(user={"as": "a\r\nb: c"}))
 
 
 def test_exec_plugin_has_a_command_beside_the_kubeconfig_and_knows_the_cluster(tmp_path: Path) -> None:
-    cluster = {"certificate-authority-data": DATA, "tls-server-name": "kube"}
+    extensions = [{"name": name, "extension": CONFIG} for name in ("other", "client.authentication.k8s.io/exec")]
+    cluster = {"certificate-authority-data": DATA, "tls-server-name": "kube", "extensions": extensions}
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "./bin/login",
@@ -149,6 +176,7 @@ def test_exec_plugin_has_a_command_beside_the_kubeconfig_and_knows_the_cluster(t
         "server": "https://10.0.0.1:6443",
         "tls-server-name": "kube",
         "certificate-authority-data": DATA,
+        "config": CONFIG,
     }
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login"}
     found = _load(tmp_path, _text(cluster, {"exec": plugin})).plugin
@@ -180,12 +208,13 @@ def _pod(folder: Path) -> Path:
     return folder
 
 
+POD_WHERE = "the service account of this Pod"
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
 def test_pod_uses_its_service_account(tmp_path: Path) -> None:
     config = load_config(environ=POD, service_account=_pod(tmp_path))
-    assert (config.server, config.namespace, config.in_cluster) == ("https://10.96.0.1:443", "shop", True)
+    assert (config.server, config.namespace, config.where) == ("https://10.96.0.1:443", "shop", POD_WHERE)
     assert config.token is not None
     assert config.ca is not None
     assert (config.token.read(), config.ca.read()) == ("pod-token\n", PEM)
@@ -198,11 +227,11 @@ def test_kubeconfig_that_is_asked_for_comes_before_the_pod(tmp_path: Path) -> No
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text(_text())
     file, environ = str(tmp_path / ".kube" / "config"), {**POD, "HOME": str(tmp_path)}
-    assert load_config(environ=environ, service_account=tmp_path).in_cluster
-    assert not load_config(environ={**environ, "KUBECONFIG": file}, service_account=tmp_path).in_cluster
-    assert not load_config(file, environ=environ, service_account=tmp_path).in_cluster
-    assert not load_config(context="prod", environ=environ, service_account=tmp_path).in_cluster
-    assert not load_config(environ=environ, service_account=tmp_path / "absent").in_cluster
+    assert load_config(environ=environ, service_account=tmp_path).where == POD_WHERE
+    assert load_config(environ={**environ, "KUBECONFIG": file}, service_account=tmp_path).where != POD_WHERE
+    assert load_config(file, environ=environ, service_account=tmp_path).where != POD_WHERE
+    assert load_config(context="prod", environ=environ, service_account=tmp_path).where != POD_WHERE
+    assert load_config(environ=environ, service_account=tmp_path / "absent").where != POD_WHERE
 
 
 def test_nothing_configured_says_what_was_looked_for(tmp_path: Path) -> None:
@@ -221,12 +250,22 @@ def test_nothing_configured_says_what_was_looked_for(tmp_path: Path) -> None:
         ({"server": ""}, {}, ["server of cluster c", "https://10.0.0.1:6443"]),
         ({"server": "10.0.0.1:6443"}, {}, ["server of cluster c", "'10.0.0.1:6443'"]),
         ({"server": "https://u:secret@10.0.0.1"}, {}, ["server of cluster c", "no user name"]),
+        ({"server": "https://[::1"}, {}, ["server of cluster c", "'https://[::1'"]),
+        ({"server": "https://10.0.0.1:99999"}, {}, ["server of cluster c", "'https://10.0.0.1:99999'"]),
+        ({"server": "https://10.0.0.1 :1"}, {}, ["server of cluster c", "'https://10.0.0.1 :1'"]),
+        ({"server": "https://a..b"}, {}, ["server of cluster c", "'https://a..b'"]),
+        ({"server": "https://a/?token=secret"}, {}, ["server of cluster c", "'https://a/?…'"]),
+        ({"server": "https://a/#secret"}, {}, ["server of cluster c", "'https://a/#…'"]),
+        ({"server": "HTTPS://10.0.0.1"}, {}, ["server of cluster c", "such as https://", "'HTTPS://10.0.0.1'"]),
+        ({"server": "https://a\0"}, {}, ["server of cluster c", "without NUL"]),
         ({"server": 7}, {}, ["server of cluster c", "expected a text in quotes, got 7"]),
         ({"server": "http://10.0.0.1"}, {"token": "secret"}, ["in plain text", "use https://"]),
         ({"insecure-skip-tls-verify": "yes"}, {}, ["insecure-skip-tls-verify", "true or false"]),
         ({"insecure-skip-tls-verify": True, "certificate-authority-data": DATA}, {}, ["keep one"]),
         ({"certificate-authority-data": "no base64"}, {}, ["certificate-authority-data of cluster c", "base64"]),
         ({"proxy-url": "ftp://u:secret@proxy"}, {}, ["proxy-url of cluster c", "'ftp://u:…@proxy'"]),
+        ({"proxy-url": "http://u:secret@proxy:abc"}, {}, ["proxy-url of cluster c", "'http://u:…@proxy:abc'"]),
+        ({"proxy-url": "socks5://proxy"}, {}, ["proxy-url of cluster c", "pip install 'httpx[socks]'"]),
         ({}, {"token": 123}, ["token of user u", "a text in quotes"]),
         ({}, {"token": ["secret"]}, ["token of user u", "another type"]),
         ({}, {"client-certificate-data": DATA}, ["client-key of user u", "client-key-data"]),
@@ -241,6 +280,9 @@ def test_nothing_configured_says_what_was_looked_for(tmp_path: Path) -> None:
         ({}, {"exec": {**PLUGIN, "command": ""}}, ["command of exec of user u", "missing"]),
         ({}, {"exec": {**PLUGIN, "interactiveMode": ""}}, ["interactiveMode", "Never, IfAvailable, Always"]),
         ({}, {"exec": {**PLUGIN, "args": [1]}}, ["args of exec of user u", "got 1 in it"]),
+        ({}, {"exec": {**PLUGIN, "args": ["a\0secret"]}}, ["args of exec of user u", "NUL (\\0), got one as its char"]),
+        ({}, {"exec": {**PLUGIN, "env": [{"name": "A", "value": "\0secret"}]}}, ["env of exec of user u", "NUL"]),
+        ({}, {"exec": {**PLUGIN, "env": [{"name": "A=B", "value": "secret"}]}}, ["without =, got 'A=B'"]),
         ({}, {"exec": {**PLUGIN, "env": [{"name": "secret"}]}}, ["env of exec of user u", "AWS_PROFILE"]),
     ],
 )

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _HTTP = "kubernetes/test_http.py"
 _REFUSALS = "kubernetes/test_refusals.py"
+_CREDENTIALS = "kubernetes/test_credentials.py"
 
 CLUSTER_MUTANTS = (
     Mutant(
@@ -39,6 +40,14 @@ CLUSTER_MUTANTS = (
         "piece.splitlines()",
         _HTTP,
         "only_line_feeds",
+    ),
+    Mutant(
+        "a plugin ends with the call that waits for it",
+        "kubernetes/_credentials.py",
+        "self._tasks.start_soon(self._run, self._plugin)",
+        "await self._run(self._plugin)",
+        _CREDENTIALS,
+        "plugin_goes_on",
     ),
     Mutant(
         "leases wait for the connections of calls",

@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import os
+import re
 import ssl
 import sys
 import tempfile
@@ -29,6 +30,10 @@ _AFTER_FAILURE = 5.0
 PLUGIN_DEADLINE = 60.0
 """The seconds that a plugin has. Some of them ask a server for a token."""
 
+_EARLY = datetime.timedelta(seconds=2 * PLUGIN_DEADLINE)
+"""A plugin runs again this long before its token expires, or after a quarter of the token's life if that is later."""
+
+_CERTIFICATE = re.compile("-----BEGIN [A-Z0-9 ]*CERTIFICATE-----.*?-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL)
 _TOKEN = "one line of ASCII characters without spaces"
 
 
@@ -53,13 +58,15 @@ class Credentials:
     """The credentials for a cluster, which it reads again each minute and after the server has refused them.
 
     Args:
-        warn: called with a sentence when a file has become unusable, so that its last good content stays in use.
+        warn: called with a sentence when a file has become unusable, so that its last good content stays in use, and
+            when the plugin has failed before its last token has expired.
+        tasks: the nursery in which the plugin runs, so that it goes on when a call that waits for it ends.
     """
 
-    def __init__(self, config: ClusterConfig, warn: Callable[[str], object]) -> None:
+    def __init__(self, config: ClusterConfig, warn: Callable[[str], object], tasks: trio.Nursery) -> None:
         self._config = config
         self._warn = warn
-        self._lock = trio.Lock()
+        self._tasks = tasks
         self._latest: Credential | None = None
         self._made_of = _Texts()
         self._until = -math.inf
@@ -69,7 +76,9 @@ class Credentials:
         self._failure: NotBegun | None = None
         # As for kubectl, a token comes before a plugin.
         self._plugin = config.plugin if config.token is None else None
-        self._plugin_due = True
+        self._due = None if self._plugin is None else datetime.datetime.min.replace(tzinfo=datetime.UTC)
+        self._ended = trio.Event()
+        self._ended.set()
 
     async def current(self) -> Credential:
         """Return the credential for a request.
@@ -78,11 +87,10 @@ class Credentials:
             InvalidArgument: a file cannot be read, or has no valid content, and nothing valid was read before.
             Unavailable: the plugin has failed.
         """
-        if self._is_due():
-            async with self._lock:
-                # Another task may have read it while this one waited.
-                if self._is_due():
-                    await self._read()
+        if self._due is not None and utc_now() >= self._due:
+            await self._renew_token(wait=self._latest is None or self._is_expired())
+        if trio.current_time() >= self._until:
+            self._read()
         return self.latest
 
     @property
@@ -93,22 +101,17 @@ class Credentials:
 
     async def renew(self, refused: Credential) -> bool:
         """Read everything again after the server has refused a credential. Return True if there is another one now."""
-        async with self._lock:
-            if self._latest is refused:
-                self._plugin_due = trio.current_time() - self._ran_at > _AFTER_FAILURE
-                await self._read()
-            return self._latest is not refused
-
-    def _is_due(self) -> bool:
-        now = trio.current_time()
-        return now >= self._until or (self._is_expired() and now - self._ran_at > _AFTER_FAILURE)
+        if self._latest is refused:
+            await self._renew_token(wait=True)
+        # Another task may have read it while this one waited.
+        if self._latest is refused:
+            self._read()
+        return self._latest is not refused
 
     def _is_expired(self) -> bool:
         return self._expires is not None and utc_now() >= self._expires
 
-    async def _read(self) -> None:
-        if self._plugin is not None and (self._plugin_due or self._is_expired()):
-            await self._run(self._plugin)
+    def _read(self) -> None:
         now = trio.current_time()
         try:
             texts = self._read_files()
@@ -122,17 +125,29 @@ class Credentials:
             self._until = now + _AFTER_FAILURE
             self._warn(f"{error}. Its last good content stays in use")
 
+    async def _renew_token(self, *, wait: bool) -> None:
+        """Run the plugin, if there is one, unless it is running or has just run. Raise its error, if asked to wait."""
+        if self._plugin is None:
+            return
+        if self._ended.is_set() and trio.current_time() - self._ran_at > _AFTER_FAILURE:
+            self._ended = trio.Event()
+            self._tasks.start_soon(self._run, self._plugin)
+        if wait:
+            await self._ended.wait()
+            if self._failure is not None:
+                raise NotBegun(*self._failure.args)
+
     async def _run(self, plugin: ExecPlugin) -> None:
-        if self._failure is not None and trio.current_time() - self._ran_at < _AFTER_FAILURE:
-            raise NotBegun(*self._failure.args)
         try:
             self._printed, self._expires = await _run(plugin)
-            self._failure, self._plugin_due = None, False
+            self._due = self._expires and self._expires - min(_EARLY, 0.75 * (self._expires - utc_now()))
+            self._failure, self._until = None, -math.inf
         except NotBegun as error:
             self._failure = error
-            raise
-        finally:
-            self._ran_at = trio.current_time()
+            if self._latest is not None and not self._is_expired():
+                self._warn(f"{error}. Its last credentials stay in use")
+        self._ran_at = trio.current_time()
+        self._ended.set()
 
     def _made(self, texts: _Texts) -> Credential:
         headers, tls = self._config.headers, None
@@ -161,14 +176,29 @@ def _is_token(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text
 
 
+class _Context(ssl.SSLContext):
+    """A context that checks ``server_name``. Behind a proxy, the HTTP client would always give the address's name."""
+
+    server_name: str | None = None
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*args, **options | ({"server_hostname": self.server_name} if self.server_name else {}))
+
+
 def _context(config: ClusterConfig, texts: _Texts) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=texts.ca or None)
-    except (ssl.SSLError, ValueError) as error:
-        where = "the CA" if config.ca is None else config.ca.where
-        raise InvalidArgument(f"{where}: invalid certificate: give CA certificates in PEM form") from error
     # Other clients of Kubernetes trust each given certificate, also an intermediate one and one that is not strict.
-    context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.server_name = config.server_name
+    if config.ca is None:
+        context.load_default_certs()
+    else:
+        try:
+            # Comments between certificates may have any characters.
+            context.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(texts.ca)))
+        except (ssl.SSLError, ValueError) as error:
+            right = "give CA certificates in PEM form"
+            raise InvalidArgument(f"{config.ca.where}: invalid certificate: {right}") from error
     if config.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -196,7 +226,7 @@ async def _run(plugin: ExecPlugin) -> tuple[_Texts, datetime.datetime | None]:
     if plugin.interactive == "Always" and not terminal:
         raise _failed(plugin, "it needs a terminal (interactiveMode: Always), and this process has none")
     spec = {"interactive": terminal} | ({"cluster": plugin.cluster} if plugin.cluster is not None else {})
-    info = json.dumps({"kind": "ExecCredential", "apiVersion": plugin.version, "spec": spec})
+    info = json.dumps({"kind": "ExecCredential", "apiVersion": plugin.version, "spec": spec}, default=str)
     try:
         with trio.fail_after(PLUGIN_DEADLINE):
             ended = await trio.run_process(
@@ -209,9 +239,10 @@ async def _run(plugin: ExecPlugin) -> tuple[_Texts, datetime.datetime | None]:
             )
     except trio.TooSlowError:
         raise _failed(plugin, f"it has not ended after {PLUGIN_DEADLINE:g} seconds") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         hint = bounded(plain(plugin.hint or "install it"), 500)
-        raise _failed(plugin, f"it cannot be started ({error.strerror}): {hint}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise _failed(plugin, f"it cannot be started ({reason}): {hint}") from error
     if ended.returncode:
         said = bounded(plain((ended.stderr or b"")[-1_000:].decode(errors="replace").strip()), 500)
         raise _failed(plugin, f"it has ended with status {ended.returncode}" + (f" and said {said!r}" if said else ""))
@@ -227,7 +258,7 @@ def _printed(plugin: ExecPlugin, output: bytes) -> tuple[_Texts, datetime.dateti
         token, certificate, key, expires = (status.get(name) or "" for name in names)
         if answer["kind"] != "ExecCredential" or answer["apiVersion"] != plugin.version:
             raise ValueError("another kind or apiVersion")
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         right = f"an ExecCredential of {plugin.version} in JSON, with a status"
         raise _failed(plugin, f"it has printed something else than {right}") from None
     texts = (token, certificate, key)

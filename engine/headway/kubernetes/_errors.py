@@ -58,11 +58,17 @@ _RENEW = "renew the server's certificate, or correct the clock of this machine"
 
 
 class Request(NamedTuple):
-    """A request, as errors describe it. ``where`` is the server and the origin of its address."""
+    """A request, as errors describe it.
+
+    Attributes:
+        where: the server and the origin of its address.
+        proxy: the URL of the proxy without its password, or "".
+    """
 
     method: str
     path: str
     where: str
+    proxy: str = ""
 
     @property
     def write(self) -> bool:
@@ -239,6 +245,9 @@ def failed(error: BaseException, request: Request) -> HeadwayError:
         return uncertain(request, Code.UNAVAILABLE, f"{request.where}: {what} during {request} ({why})")
     if tls:
         why = _tls_problem(tls, begun, why)
+    elif request.proxy:
+        right = "start it, or correct proxy-url of the cluster, or HTTPS_PROXY"
+        why = f"the proxy {request.proxy} has opened no connection ({why}): {right}"
     elif resolved := [each for each in chain if isinstance(each, socket.gaierror)]:
         why = f"the name of the server is unknown ({resolved[0].strerror}): compare it with the cluster's"
     elif any(isinstance(each, ConnectionRefusedError) for each in chain):

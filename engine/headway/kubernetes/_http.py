@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -14,6 +15,7 @@ import trio
 
 from headway._version import VERSION
 from headway.api import Code, LimitedWaits, NotBegun
+from headway.base import block_nursery, without_password
 from headway.errors import HeadwayError, Unauthenticated
 from headway.kubernetes._any_json import parsed
 from headway.kubernetes._credentials import Credential, Credentials
@@ -48,7 +50,7 @@ class ApiServer:
     Args:
         timeout: the seconds until a call without an answer fails. A refused call is repeated for this long.
         on_warning: called once with each warning of the server, such as about an unknown field, and with each problem
-            of files that should be read again.
+            of files that should be read again, and of an exec plugin.
     """
 
     def __init__(
@@ -62,17 +64,23 @@ class ApiServer:
         self.timeout = timeout
         self._on_warning = on_warning
         self._where = f"{config.server} ({config.where})"
-        self._extensions = {} if config.server_name is None else {"sni_hostname": config.server_name}
+        self._proxy = without_password(config.proxy or "")
         self._warned: set[str] = set()
         self._free = trio.Semaphore(_MOST_CALLS)
 
     async def __aenter__(self) -> Self:
-        self._credentials = Credentials(self.config, self._on_warning)
-        self._client = _Client(self.config, (await self._credentials.current()).tls)
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(block_nursery())
+            self._credentials = Credentials(self.config, self._on_warning, tasks)
+            self._client = _Client(self.config, (await self._credentials.current()).tls)
+            stack.push_async_callback(lambda: self._client.release())
+            self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.release()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
 
     async def call(
         self,
@@ -99,7 +107,7 @@ class ApiServer:
             HeadwayError: an error of a call (`headway.api.call_of`). It is `headway.api.Interrupted` if a write may
                 have had an effect.
         """
-        request = Request(method, path, self._where)
+        request = Request(method, path, self._where, self._proxy)
         content = b""
         if body is not None:
             content = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
@@ -129,7 +137,7 @@ class ApiServer:
             HeadwayError: an error of a call. It is Unavailable if the connection is lost, or if no byte has arrived for
                 90 seconds.
         """
-        request = Request("GET", path, self._where)
+        request = Request("GET", path, self._where, self._proxy)
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         params = {**(params or {}), "watch": True}
         stack, answer = await self._sent(request, params, headers, b"", self.timeout, stream=True)
@@ -164,7 +172,6 @@ class ApiServer:
                     headers=[*headers.items(), *credential.headers],
                     content=content or None,
                     timeout=httpx.Timeout(SILENCE if stream else None, connect=min(seconds / 2, _CONNECT)),
-                    extensions=self._extensions,
                 )
                 built.stream = _Body(content)
                 stack.push_async_callback(client.release)
@@ -230,8 +237,7 @@ class _Client:
             proxy=config.proxy,
             limits=_LIMITS,
             headers={"User-Agent": f"headway/{VERSION}"},
-            # A Pod reaches its API server without a proxy, even if its other connections need one.
-            trust_env=not config.in_cluster,
+            trust_env=False,
         )
 
     def used(self) -> httpx.AsyncClient:

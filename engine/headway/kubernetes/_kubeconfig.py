@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
@@ -52,10 +55,9 @@ class Content:
         if self.path is None:
             return self.text
         try:
-            text = self.path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise InvalidArgument(f"{self.where}: {self.path} cannot be read ({reason})") from error
+            text = self.path.read_text("utf-8", "replace")
+        except OSError as error:
+            raise InvalidArgument(f"{self.where}: {self.path} cannot be read ({error.strerror})") from error
         if not text.strip():
             raise InvalidArgument(f"{self.where}: {self.path} is empty")
         return text
@@ -89,7 +91,7 @@ class ClusterConfig:
         namespace: the namespace for objects that name none.
         ca: the CA certificates (PEM), or None for those of the system.
         server_name: the name in the server's certificate, if it is not the one in the URL.
-        proxy: the URL of a proxy, or None for the one that the environment names.
+        proxy: the URL of a proxy, or None.
         certificate: the client's certificate chain (PEM).
         headers: the headers that impersonate another user.
     """
@@ -106,7 +108,6 @@ class ClusterConfig:
     key: Content | None = None
     plugin: ExecPlugin | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    in_cluster: bool = False
 
 
 def load_config(
@@ -152,7 +153,8 @@ def _of_pod(environ: Mapping[str, str], files: Path, namespace: str | None) -> C
         namespace=namespace or (own.read_text().strip() if own.exists() else "") or "default",
         ca=Content("the CA of this Pod's service account", files / "ca.crt"),
         token=Content("the token of this Pod's service account", files / "token"),
-        in_cluster=True,
+        # A Pod reaches its API server without a proxy, even if its other connections need one.
+        proxy=None,
     )
 
 
@@ -178,33 +180,66 @@ class _Entry:
         if not isinstance(value, type(default)):
             shown = repr_text(value) if isinstance(value, str | int | float) and name != "token" else "another type"
             raise self.wrong(name, f"expected {_TYPES[type(default)]}, got {shown}")
+        if isinstance(value, str):
+            self.check_nul(name, value)
         return value
+
+    def check_nul(self, name: str, *values: str) -> None:
+        """Raise InvalidArgument for a NUL, which no path, argument, variable or URL can have."""
+        for value in values:
+            if (at := value.find("\0")) >= 0:
+                raise self.wrong(name, f"expected a text without NUL (\\0), got one as its character {at + 1}")
 
     def texts(self, name: str) -> list[str]:
         values = self.get(name, _NONE)
         for value in values:
             if not isinstance(value, str):
                 raise self.wrong(name, f"expected a list of texts in quotes, got {repr_text(value)} in it")
+            self.check_nul(name, value)
         return values
-
-    def url(self, name: str, schemes: Sequence[str], example: str) -> str:
-        url = self.get(name, "")
-        parts = urlsplit(url)
-        if parts.scheme not in schemes or not parts.hostname:
-            raise self.wrong(name, f"expected a URL such as {example}, got {without_password(url)!r}")
-        return url.rstrip("/")
 
     def content(self, name: str) -> Content | None:
         """Return the content that the field NAME-data has in base64, or the field NAME as the path of a file."""
         if data := self.get(f"{name}-data", ""):
             try:
-                text = base64.b64decode(data, validate=True).decode("ascii")
+                text = base64.b64decode("".join(data.splitlines()), validate=True).decode("utf-8", "replace")
             except ValueError as error:
-                raise self.wrong(f"{name}-data", "expected a PEM file in base64, on one line") from error
+                raise self.wrong(f"{name}-data", "expected a PEM file in base64") from error
             return Content(self.where(f"{name}-data"), text=text)
         path = self.get(name, "")
         # A relative path is relative to the file that has it.
         return Content(self.where(name), self.file.parent / path) if path else None
+
+
+def _url(where: str, url: str, schemes: Sequence[str], example: str) -> str:
+    """Return a URL without a slash at its end, or raise InvalidArgument."""
+    # A query may be a secret, too.
+    shown = re.sub(r"([?#]).+", r"\1…", without_password(url), flags=re.DOTALL)
+    try:
+        parts = urlsplit(url)
+        # The scheme as it is written: an address that begins with HTTPS:// would be none of TLS.
+        good = url.partition(":")[0] in schemes and bool((parts.hostname or "").encode("idna"))
+        if parts.port == 0 or not good or not url.isprintable() or set(" ?#") & set(url):
+            raise ValueError(url)
+    except ValueError:
+        raise InvalidArgument(f"{where}: expected a URL such as {example}, got {shown!r}") from None
+    return url.rstrip("/")
+
+
+def _proxy(cluster: _Entry, server: str) -> str | None:
+    """Return the URL of the proxy for a server: that of its cluster, or the one that the environment names."""
+    where, url = cluster.where("proxy-url"), cluster.get("proxy-url", "")
+    if not url:
+        parts, known = urlsplit(server), getproxies()
+        where = f"the environment variable {parts.scheme.upper()}_PROXY or ALL_PROXY"
+        url = known.get(parts.scheme) or known.get("all") or ""
+        if not url or proxy_bypass(parts.hostname or ""):
+            return None
+        url = url if "://" in url else f"http://{url}"
+    found = _url(where, url, ("http", "https", "socks5", "socks5h"), "http://proxy:3128")
+    if found.startswith("socks") and find_spec("socksio") is None:
+        raise InvalidArgument(f"{where}: {without_password(found)} needs another package: pip install 'httpx[socks]'")
+    return found
 
 
 def _parsed(file: Path) -> _Entry:
@@ -261,9 +296,9 @@ def _of_files(files: Sequence[Path], context: str | None, namespace: str | None)
     if user_name := chosen.get("user", ""):
         user = _found(entries, "user", user_name, chosen.where("user"))
     for field_name, problem in _UNSUPPORTED.items():
-        if user.fields.get(field_name) is not None:
+        if user.fields.get(field_name):
             raise user.wrong(field_name, problem)
-    server = cluster.url("server", ("http", "https"), "https://10.0.0.1:6443")
+    server = _url(cluster.where("server"), cluster.get("server", ""), ("http", "https"), "https://10.0.0.1:6443")
     if "@" in server:
         raise cluster.wrong("server", "the URL must have no user name: use a token, a certificate or an exec plugin")
     insecure, ca = cluster.get("insecure-skip-tls-verify", False), cluster.content("certificate-authority")
@@ -278,7 +313,6 @@ def _of_files(files: Sequence[Path], context: str | None, namespace: str | None)
         token = Content(user.where("token"), text=text)
     if server.startswith("http://") and (token or certificate or plugin):
         raise cluster.wrong("server", f"{server} would send the credentials of {user.what} in plain text; use https://")
-    proxies = ("http", "https", "socks5", "socks5h")
     return ClusterConfig(
         server=server,
         where=f"context {name} of {shown}",
@@ -286,7 +320,7 @@ def _of_files(files: Sequence[Path], context: str | None, namespace: str | None)
         ca=ca,
         server_name=cluster.get("tls-server-name", "") or None,
         insecure=insecure,
-        proxy=cluster.url("proxy-url", proxies, "http://proxy:3128") if cluster.fields.get("proxy-url") else None,
+        proxy=_proxy(cluster, server),
         token=token,
         certificate=certificate,
         key=key,
@@ -315,6 +349,9 @@ def _plugin(user: _Entry, cluster: _Entry, server: str) -> ExecPlugin | None:
     for each in entry.get("env", _NONE):
         match each:
             case {"name": str(variable), "value": str(value)}:
+                entry.check_nul("env", variable, value)
+                if "=" in variable:
+                    raise entry.wrong("env", f"expected a name without =, got {repr_text(variable)}")
                 env[variable] = value
             case _:
                 right = "expected entries like {name: AWS_PROFILE, value: prod}, with texts in quotes"
@@ -325,6 +362,9 @@ def _plugin(user: _Entry, cluster: _Entry, server: str) -> ExecPlugin | None:
         given = {"server": server} | {name: cluster.fields[name] for name in shown if cluster.fields.get(name)}
         if ca := cluster.content("certificate-authority"):
             given["certificate-authority-data"] = base64.b64encode(ca.read().encode()).decode()
+        for each in cluster.get("extensions", _NONE):
+            if isinstance(each, dict) and each.get("name") == "client.authentication.k8s.io/exec":
+                given["config"] = each.get("extension")
     command_line = (command, *entry.texts("args"))
     return ExecPlugin(user.where("exec"), command_line, env, version, interactive, given, entry.get("installHint", ""))
 
