@@ -23,6 +23,8 @@ GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
 GO_CATALOG := .venv/go/catalog-client
 GO_PEER := .venv/go/controller-runtime-peer
+GO_OPERATOR := .venv/go/controller-runtime-websites
+KOPF := .venv/kopf
 GO_SERVER := .venv/go/grpc-go-peer
 GO_ETCD := .venv/go/etcd-go-peer
 NODE_TOOLS := .venv/node/node_modules/.package-lock.json
@@ -31,7 +33,7 @@ NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers bench-kube-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -142,6 +144,9 @@ bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks
 bench-peers: .venv/ready any-etcd $(GO_PEER) $(GO_SERVER) $(GO_ETCD) ## the same work by Headway and by controller-runtime, a server on grpc-go and Go's client of etcd, as tables; needs Go (ONLY=network: one of controllers, network, etcd)
 	$(BIN)/python -m benchmarks.peers $(dir $(GO_PEER)) $(if $(ONLY),--only $(ONLY))
 
+bench-kube-peers: .venv/ready any-etcd any-kube $(GO_OPERATOR) $(KOPF)/ready ## the same operator of Kubernetes by Headway, controller-runtime and kopf, as tables; needs Go (ONLY=faults: one of changes, starts, memory, faults)
+	$(BIN)/python -m benchmarks.kube_peers $(GO_OPERATOR) $(KOPF)/bin/python $(if $(ONLY),--only $(ONLY))
+
 ##@ Made things
 etcd: $(ETCD) ## the real etcd for the tests, of the version in tests/etcd/go.mod; needs Go, takes minutes once
 
@@ -195,10 +200,22 @@ $(GO_PROBE): tests/go/probe/main.go tests/go/probe/go.mod tests/go/probe/go.sum
 	cd tests/go/probe && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
-$(GO_PEER): $(wildcard benchmarks/peers/controller_runtime/*)
+$(GO_PEER): $(wildcard benchmarks/peers/controller_runtime/*.go benchmarks/peers/controller_runtime/go.*)
 	@echo 'building the program on controller-runtime, which takes minutes once'
 	@mkdir -p $(@D)
 	cd benchmarks/peers/controller_runtime && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+$(GO_OPERATOR): $(wildcard benchmarks/peers/controller_runtime/websites/*.go benchmarks/peers/controller_runtime/go.*)
+	@echo 'building the operator on controller-runtime, which takes minutes once'
+	@mkdir -p $(@D)
+	cd benchmarks/peers/controller_runtime && go build -trimpath -ldflags='-s -w' -o $(abspath $@) ./websites
+	@touch $@
+
+# An environment of its own: kopf is no dependency of Headway.
+$(KOPF)/ready: benchmarks/kube_peers/with_kopf/requirements.txt
+	$(PYTHON) -m venv $(KOPF)
+	$(KOPF)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 $(GO_SERVER): $(wildcard benchmarks/peers/grpc_go/*.go) $(addprefix benchmarks/peers/grpc_go/,generate.sh go.mod go.sum) schema/headway/resource/v1/resource.proto | .venv/ready

@@ -182,7 +182,7 @@ def measured_on(*others: str) -> str:
 def version(module: str) -> str:
     """Return a Go module without its host, and the version that a program of the benchmarks or the tests requires."""
     root = Path(__file__).parents[1]
-    for required in (*root.glob("benchmarks/peers/*/go.mod"), root / "tests/etcd/go.mod"):
+    for required in (*root.glob("benchmarks/peers/*/go.mod"), *root.glob("tests/*/go.mod")):
         if found := re.search(rf"\b{module} v(\S+)", required.read_text()):
             return f"{module.partition('/')[2]} {found[1]}"
     raise LookupError(f"{module} not found in any go.mod")

@@ -1,0 +1,1 @@
+"""The same operator by Headway, with controller-runtime and with kopf, on the same Kubernetes API server."""
