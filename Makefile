@@ -71,7 +71,7 @@ test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, c
 test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go (FOR=600 SEED=2: random faults alone)
 	$(if $(FOR),HEADWAY_KUBE_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_KUBE_SEED=$(SEED)) \
 	  $(BIN)/pytest $(if $(FOR)$(SEED),,-n 2 --dist loadscope) -m kube --timeout 180 -o stacks_after=0 \
-	  $(if $(FOR)$(SEED),tests/kubernetes/test_kube_runs.py,tests/kubernetes tests/benchmarks)
+	  $(if $(FOR)$(SEED),tests/kubernetes/test_kube_runs.py tests/kubernetes/test_model.py,tests/kubernetes tests/benchmarks)
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 

@@ -223,6 +223,7 @@ def test_server_side_apply_of_a_site_and_of_what_the_operator_owns(person: Perso
     for replicas in (1, 2):
         text = json.dumps({**site, "spec": {"image": "web:1", "replicas": replicas}})
         assert person.does("apply --server-side -f -", text) == "website.example.org/applied serverside-applied\n"
+        person.waits("deployment/applied", "create")
         person.waits("deployment/applied", f"jsonpath={{.spec.replicas}}={replicas}")
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "applied"}}
     done = person.run("apply --server-side -f -", json.dumps({**deployment, "spec": {"replicas": 7}}))

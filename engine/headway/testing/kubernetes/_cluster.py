@@ -165,7 +165,7 @@ class ModelCluster:
             meta.pop(name, None)
         made = kind.stored(made, [])
         meta = made["metadata"]
-        meta |= {"uid": self._uid(target.stored), "creationTimestamp": self.time()}
+        meta |= {"uid": self._uid(target.stored, options.dry_run), "creationTimestamp": self.time()}
         if kind.generation:
             meta["generation"] = 1
         if managed is None:
@@ -267,7 +267,7 @@ class ModelCluster:
             self._manage(managed, target, options.manager, difference)
         meta = made["metadata"] = _replaced(made["metadata"], "managedFields", managed.entries() or None)
         meta["resourceVersion"] = known["resourceVersion"]
-        if kind.generation and _content(kind, made) != _content(kind, old):
+        if kind.generation and target.subresource != "status" and _content(kind, made) != _content(kind, old):
             meta["generation"] = known["generation"] + 1
         self._validate(target, made, old)
         if _untimed(made) == _untimed(old):
@@ -412,8 +412,8 @@ class ModelCluster:
             commit.object["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
             self.kinds |= {(each.group, each.version, each.plural): each for each in custom_kinds(commit.object)}
 
-    def _uid(self, name: Name) -> str:
-        of = repr((*name, self.created[name]))
+    def _uid(self, name: Name, dry_run: bool) -> str:
+        of = repr((*name, self.created[name], dry_run))
         return str(uuid.UUID(bytes=hashlib.blake2b(of.encode(), digest_size=16).digest(), version=4))
 
 
