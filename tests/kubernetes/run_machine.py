@@ -68,7 +68,7 @@ class KubeRunMachine(RuleBasedStateMachine):
         if self.world.failure is not None:
             raise self.world.failure
         self.world.log.clear()
-        self._before = _http.SILENCE, _watch._PATIENCE, _watch.SMALL
+        self._before = _http.SILENCE, _watch._PATIENCE, _watch.SMALL, _watch._MOST_LISTED
         _http.SILENCE, _watch._PATIENCE = _SILENCE, _OF_BARRIER
 
     @initialize(concurrency=st.integers(1, 3), scoped=st.booleans(), told=st.booleans(), large=st.booleans())
@@ -79,7 +79,8 @@ class KubeRunMachine(RuleBasedStateMachine):
             large: the types count as large, so that barriers are second watches.
         """
         world = self.world
-        _watch.SMALL = 1 if large else _watch.SMALL
+        if large:
+            _watch.SMALL = _watch._MOST_LISTED = 1
         self.note("open", concurrency, "scoped" if scoped else "", "told" if told else "", "large" if large else "")
         self.namespace = world.servers[1].new_namespace()
         self.client = self.enter(world.servers[1])
@@ -548,7 +549,7 @@ class KubeRunMachine(RuleBasedStateMachine):
             if isinstance(failure, Exception) and self.world.failure is None:
                 self.world.failure = failure
                 self._at_once(self._describe)
-            _http.SILENCE, _watch._PATIENCE, _watch.SMALL = self._before
+            _http.SILENCE, _watch._PATIENCE, _watch.SMALL, _watch._MOST_LISTED = self._before
             for each in self.processes:
                 if each.engine is not None:
                     self._end(each, crashes=False)

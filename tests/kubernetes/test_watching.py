@@ -93,6 +93,7 @@ async def test_an_idle_stream_tells_how_far_it_is(
 ) -> None:
     """C4 rests on it: by a list if there are few objects, and else by a second watch."""
     monkeypatch.setattr(_watch, "SMALL", small)
+    monkeypatch.setattr(_watch, "_MOST_LISTED", small)
     program = Program()
     async with connected(kube, program, namespace, tmp_path) as (client, server, _):
         for name in ("a", "b", "c"):
@@ -154,6 +155,7 @@ async def test_no_late_change_is_lost(
 ) -> None:
     """C6: an object that was created and deleted while the stream was behind is delivered, and no change twice."""
     monkeypatch.setattr(_watch, "SMALL", small)
+    monkeypatch.setattr(_watch, "_MOST_LISTED", small)
     program = Program()
     type = program.config_map
     async with connected(kube, program, namespace, tmp_path) as (client, server, _):
@@ -467,6 +469,29 @@ async def test_a_stream_that_cannot_be_opened_says_not_that_it_has_resumed(
         async with watch.items() as items:
             with trio.fail_after(SOON), pytest.raises(PermissionDenied):
                 await anext(items)
+
+
+async def test_a_larger_list_is_not_made_again_at_once(
+    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that comes alone does not wait for a second watch, and many changes do not cost a list each."""
+    monkeypatch.setattr(_watch, "SMALL", 1)
+    monkeypatch.setattr(_watch, "_REST", 1000.0)
+    program = Program()
+    async with connected(kube, program, namespace, tmp_path) as (client, server, _):
+        for name in ("a", "b"):
+            await client.write(program.config_map.new(name, namespace=namespace))
+        gated = GatedServer(server)
+        watch = new_watch(gated, program.config_map, Within(namespace=namespace))
+        async with begun(watch) as items:
+            for watches in (1, 2):
+                other = await client.write(program.deployment.new(f"web-{watches}", deployment(), namespace=namespace))
+                watch.ask(int(other.version))
+                with trio.fail_after(SOON):
+                    bookmark = await anext(items)
+                assert isinstance(bookmark, Bookmark)
+                assert bookmark.position.revision >= int(other.version)
+                assert [method for method, _ in gated.calls].count("WATCH") == watches
 
 
 async def test_what_is_large_is_not_listed_to_ask_a_stream(

@@ -52,7 +52,11 @@ from headway.resource import (
 )
 
 SMALL = 500
-"""The number of objects up to which a list of them all is cheaper than to wait for a bookmark."""
+"""The number of objects up to which a list of them all is always cheaper than to wait for a bookmark."""
+
+_MOST_LISTED = 2_000
+_REST = 0.001
+"""A larger list is made if so many seconds for each of its objects have passed since the last one."""
 
 _LIGHT = 1 << 20
 """The number of characters in their labels and annotations up to which it is cheap."""
@@ -137,6 +141,8 @@ class TypeWatch:
             # It goes on where the last one stood, which may be below the frontier.
             self.delivered, self._whole = before.delivered, before._whole
             self._main, self._seen, self._late = before._main, before._seen, before._late
+        # When a larger list may be made again.
+        self._rested = 0.0
         self._chunk: list[pb.Resource] = []
         self._began = False
         self._wanted = 0
@@ -384,9 +390,7 @@ class TypeWatch:
                 self._asked = trio.Event()
 
     async def _barrier(self, wanted: int) -> None:
-        texts = (text for each in self.delivered.values() for text in each.metadata.values())
-        limit = SMALL if len(self.delivered) <= SMALL and sum(map(len, texts)) < _LIGHT else 1
-        params = {**self._watched.params, "limit": str(limit)}
+        params = {**self._watched.params, "limit": str(self._listed())}
         found = await self._server.call("GET", self._watched.path, params=params, accept=METADATA_LIST)
         here = revision_of(found["metadata"].get("resourceVersion"))
         if here < wanted:
@@ -421,6 +425,18 @@ class TypeWatch:
                     await self._change(kind, object, revision)
                 if self.frontier >= here and not self._late:
                     return
+
+    def _listed(self) -> int:
+        """Return how many objects the next barrier lists: all of them while that is cheap, else one."""
+        count, now = len(self.delivered), trio.current_time()
+        texts = (text for each in self.delivered.values() for text in each.metadata.values())
+        if count <= SMALL:
+            return SMALL if sum(map(len, texts)) < _LIGHT else 1
+        if count > _MOST_LISTED or now < self._rested or sum(map(len, texts)) >= _LIGHT:
+            return 1
+        self._rested = now + count * _REST
+        # Others may have made some meanwhile.
+        return count + SMALL
 
     def _has_delivered(self, there: Mapping[Key, int], here: int) -> bool:
         """Return True if the objects of a list at the revision ``here`` are those that were delivered, or older."""
