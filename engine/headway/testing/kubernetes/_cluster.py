@@ -89,6 +89,7 @@ class ModelCluster:
     def __init__(self, *, now: Callable[[], float] = lambda: _EPOCH + trio.current_time()) -> None:
         self._now = now
         self.created = Counter[Name]()
+        self._dry_runs = 0
         self.any_namespace = False
         self.on_commit: Callable[[Commit], object] = lambda _: None
         self.revision = 1
@@ -413,7 +414,8 @@ class ModelCluster:
             self.kinds |= {(each.group, each.version, each.plural): each for each in custom_kinds(commit.object)}
 
     def _uid(self, name: Name, dry_run: bool) -> str:
-        of = repr((*name, self.created[name], dry_run))
+        self._dry_runs += dry_run
+        of = repr((*name, self.created[name], self._dry_runs if dry_run else 0))
         return str(uuid.UUID(bytes=hashlib.blake2b(of.encode(), digest_size=16).digest(), version=4))
 
 
