@@ -58,7 +58,7 @@ SIMULATED_CLUSTER_MUTANTS = (
     Mutant(
         "a uid of a simulated cluster is another one in each run",
         "testing/kubernetes/_cluster.py",
-        "of = repr((*name, self.created[name]))",
+        "of = repr((*name, self.created[name], self._dry_runs if dry_run else 0))",
         "of = str(uuid.uuid4())",
         _EXPLORED,
         "same_uid",
