@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headway.api import ProgramFailed
-from headway.base import Steps, reason_text
+from headway.base import Steps, reason_text, repr_text
 from headway.errors import InvalidArgument, PayloadError
 from headway.events import ConversionFailed
 from headway.http import HttpRefusal, invalid
@@ -220,7 +220,7 @@ class Reviews:
 
     def _type_of(self, object: Object) -> KubernetesType[Any]:
         if not isinstance(object, dict):
-            raise invalid(f"expected an object, not {object!r:.100}")
+            raise invalid(f"expected an object, not {repr_text(object)}")
         version, kind = _part(object, "apiVersion", str), _part(object, "kind", str)
         _part(object, "metadata", dict)
         found = self._type_of_owner(version, kind)
@@ -237,7 +237,7 @@ class Reviews:
 def _part(of: Object, name: str, kind: type[Any]) -> Any:
     value = of.get(name)
     if not isinstance(value, kind):
-        raise invalid(f"{name} must be a {kind.__name__}, not {value!r:.100}")
+        raise invalid(f"{name} must be a {kind.__name__}, not {repr_text(value)}")
     return value
 
 
