@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from headway.client import Client, SnapshotEnd, hold_lease
+from headway.client import hold_lease
 from headway.errors import Fenced, LeaseLost, NotFound, StoreChanged
 from headway.kubernetes._leases import object_name
-from headway.kubernetes._open import open_channel
-from headway.kubernetes._watch import TypeWatch
 from headway.resource import Position
 from tests.helpers.kube_server import KubeServer
-from tests.kubernetes.connected import Program, connected, deployment
-from tests.kubernetes.gates import GatedServer
-from tests.kubernetes.test_kube_contract import until
+from tests.kubernetes.connected import Program, connected
 
 NAME = "sites/web"
 
@@ -229,45 +224,3 @@ def test_names_of_lease_objects() -> None:
     }
     assert len(names) == 16
     assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,251}[a-z0-9])?", name) for name in names)
-
-
-async def test_c6_a_checkpoint_is_below_what_may_come_late(
-    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A list ends a barrier, and the stream has not brought yet what was created and deleted. Then comes a kill."""
-    program = Program()
-    scope = program.config_map.within(namespace=namespace)
-    watches: list[TypeWatch] = []
-    begin = TypeWatch.__init__
-
-    def noted(self: TypeWatch, *args: Any, **options: Any) -> None:
-        begin(self, *args, **options)
-        watches.append(self)
-
-    monkeypatch.setattr(TypeWatch, "__init__", noted)
-    async with connected(kube, program, namespace, tmp_path) as (person, server, _):
-        await person.write(program.config_map.new("first", namespace=namespace))
-        gated = GatedServer(server)
-        gate = gated.gate = trio.Event()
-        async with open_channel(gated, program.app.registry, namespace) as channel:  # type: ignore[arg-type]  # the same methods
-            client = Client(channel, program.app.registry)
-            raised = await client.leases.raise_fence(NAME, "", number=1)
-            async with client.watch(scope) as events:
-                with trio.fail_after(20):
-                    while not isinstance(await anext(events), SnapshotEnd):
-                        pass
-                short = await person.write(program.config_map.new("short", namespace=namespace))
-                await person.delete(short)
-                later = await person.write(program.deployment.new("web", deployment(), namespace=namespace))
-                reached = int(later.version)
-                (watch,) = watches
-                watch.ask(reached)
-                await until(lambda: watch.frontier >= reached)
-                await client.leases.record_checkpoint(raised.fence, reached)
-                again = await client.leases.raise_fence(NAME, "", term=raised.fence.term, number=2)
-                assert again.checkpoint < int(short.version)
-                gate.set()
-                await until(lambda: watch.sure > int(short.version))
-                await client.leases.record_checkpoint(again.fence, reached)
-                last = await client.leases.raise_fence(NAME, "", term=raised.fence.term, number=3)
-                assert last.checkpoint >= int(short.version)

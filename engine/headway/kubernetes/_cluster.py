@@ -18,7 +18,6 @@ from headway.kubernetes._watch import METADATA_LIST, TypeWatch
 from headway.resource import Key, Position, Registry, TypeName, Within, pb, resource_key, selected, type_name
 
 _MOST_REPLIED = 1_000
-_ANY_REVISION = 2**63 - 1
 _CONTINUED = 120.0
 """The seconds within which a stream may continue the last one of the same objects."""
 _CLUSTER = "/api/v1/namespaces/kube-system"
@@ -142,12 +141,6 @@ class Cluster:
         # The others have objects in memory that nobody will ask for.
         self._last = {key: each for key, each in self._last.items() if now - each[0] < _CONTINUED}
         return self._last.pop((type.name, range), (now, None))[1]
-
-    def sure(self) -> int:
-        """Return the revision up to which no stream of this process brings a change late."""
-        streams = [*(each for of_type in self._watches.values() for each in of_type)]
-        streams += [watch for _, watch in self._last.values()]
-        return min((each.sure for each in streams if each.frontier), default=_ANY_REVISION)
 
     def note(self, type: KubernetesType[Any], key: Key, revision: int, resource: pb.Resource | None) -> None:
         """Remember the state of an object at a revision, if the type is watched. None: it is not there."""

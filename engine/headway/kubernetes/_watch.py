@@ -135,8 +135,6 @@ class TypeWatch:
         self._whole = resume is None
         # How far the open watch is. Revisions above it that a second watch has delivered, and late changes.
         self._main = self.frontier
-        # The last bookmark of a second watch.
-        self._told = 0
         self._seen: set[int] = set()
         self._late: list[Change] = []
         if before is not None and before.frontier == resume:
@@ -193,11 +191,6 @@ class TypeWatch:
         if wanted > max(self.frontier, self._wanted):
             self._wanted = wanted
             self._asked.set()
-
-    @property
-    def sure(self) -> int:
-        """The revision up to which nothing comes late. A list that ends a barrier does not tell what came and went."""
-        return min([max(self._main, self._told), *(each.revision - 1 for each in self._late)])
 
     # The open watch.
 
@@ -426,7 +419,6 @@ class TypeWatch:
             async for kind, object in events:
                 revision = revision_of(object["metadata"].get("resourceVersion"))
                 if kind == "BOOKMARK":
-                    self._told = max(self._told, revision)
                     await self._reach(revision)
                 elif revision > self._main and revision not in self._seen:
                     self._seen.add(revision)
