@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,39 @@ def test_owner_takes_its_dependents_with_it_a_moment_later() -> None:
     assert gone[1].by == ""
     assert not result.findings
     assert not result.end
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_password_that_is_made_anew_after_a_crash_is_found(right: bool) -> None:
+    """An object without a status is not new: the process may have been killed before it wrote the status."""
+
+    def make(process: simulation.Process) -> headway.App:
+        operator = Operator(process.outside)
+        config_map = operator.config_map
+
+        @operator.app.controller(
+            manages=operator.website, watches=[headway.watch(config_map, headway.mappers.owner())], name="sites"
+        )
+        async def sites(rt: headway.Runtime, request: headway.Request[Website]) -> None:
+            blog = rt.resource(request)
+            if blog is None:
+                return
+            stored = rt.cache.get(config_map, config_map.id("blog", namespace=blog.id.namespace))
+            keeps = stored is not None and (right or blog.data.status.ready)
+            token = stored.data["data"]["token"] if stored is not None and keeps else uuid.uuid4().hex
+            body = {"data": {"token": token, "url": "https://blog"}}
+            await rt.apply(config_map.new("blog", body, namespace=blog.id.namespace, owner=blog))
+            if not blog.data.status.ready:
+                blog.data.status.ready = 1
+                await kubernetes.update_status(rt, blog)
+
+        return operator.app
+
+    if right:
+        simulation.explore(make, created, outside=Dns, plan="crash_after(2)")
+        return
+    with pytest.raises(simulation.Refuted, match=r"^replaced: ConfigMap blog.data: sites has replaced the random"):
+        simulation.explore(make, created, outside=Dns)
 
 
 def test_garbage_stays_for_as_long_as_the_fault_says() -> None:

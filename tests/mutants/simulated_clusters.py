@@ -63,4 +63,20 @@ SIMULATED_CLUSTER_MUTANTS = (
         _EXPLORED,
         "same_uid",
     ),
+    Mutant(
+        "a value that only a fault replaces counts as random",
+        "testing/simulation/oracles/_replaced.py",
+        "            and not {*each.words} & {*self.words}\n",
+        "",
+        "simulation/test_replaced.py",
+        "only_a_fault",
+    ),
+    Mutant(
+        "a value that is renewed without faults counts as replaced",
+        "testing/simulation/oracles/_replaced.py",
+        "if each.field not in usual and",
+        "if",
+        "simulation/test_replaced.py",
+        "without_faults",
+    ),
 )

@@ -76,6 +76,41 @@ def test_invariant_that_always_holds_passes() -> None:
     simulation.explore(rollout(at_once=False), two_versions, always=[one_is_up], plan="crash_after(3)")
 
 
+def test_changes_of_each_commit_are_shown_with_what_was_there_before() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def upgrades_only(stored: simulation.Stored) -> None:
+        for before, now in stored.changed("Deployment"):
+            seen.append((before.data.version, now.data.version))
+            assert now.data.version >= before.data.version, "an older version is back"
+
+    simulation.explore(rollout(at_once=False), two_versions, always=[upgrades_only], plan="none")
+    assert set(seen) == {("1", "2")}
+
+    async def downgrade(world: simulation.World) -> None:
+        await two_versions(world)
+        await world.client.apply(world.type("Deployment").new("web", Deployment(version="1")))
+        await world.wait_idle()
+
+    with pytest.raises(simulation.Refuted, match=r"upgrades_only: .*: an older version is back"):
+        simulation.explore(rollout(at_once=False), downgrade, always=[upgrades_only], plan="none")
+
+
+def test_resource_that_is_made_again_is_not_changed() -> None:
+    changed: list[str] = []
+
+    def count(stored: simulation.Stored) -> None:
+        changed.extend(now.data.version for _, now in stored.changed("Deployment"))
+
+    async def again(world: simulation.World) -> None:
+        for version in ("1", "2"):
+            await world.client.apply(world.type("Deployment").new("web", Deployment(version=version)))
+            await world.client.delete(world.type("Deployment").id("web"))
+
+    simulation.run(simulation.Setting(app=rollout(at_once=False), scenario=again, always=(count,)), simulation.Plan())
+    assert changed == []
+
+
 def test_unknown_kind_is_an_error_and_not_an_empty_list() -> None:
     def misspelt(stored: simulation.Stored) -> None:
         stored.list("Instances")

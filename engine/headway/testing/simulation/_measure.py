@@ -71,6 +71,8 @@ class Measure:
         self._twin: Result | None = None
         # The fields that controllers overwrite even if they have read another writer's change: they own them.
         self._owned: set[tuple[str, Kind, str]] = set()
+        # The fields whose values are replaced under a fault, and are not random.
+        self._constant: set[tuple[Kind, str]] = set()
         # The first run again, until the program has done what it waits for by its own clock, if that is known.
         self._long: list[Result] = []
         self.skipped: dict[str, list[faults.Fault]] = {}
@@ -288,7 +290,7 @@ class Measure:
         found = [*self._overwritten(plan, result), *self._judged(plan, result)]
         if not self._depends_on_the_pace(plan):
             found += self._momentary(plan, result)
-        return found or self._disagreements(plan, result)
+        return found or self._disagreements(plan, result) or self._replaced(plan, result)
 
     def _disagreements(self, plan: Plan, result: Result) -> list[Finding]:
         """Return findings about random values that stand in two places, if any value of the program is random."""
@@ -296,6 +298,11 @@ class Measure:
             return []
         paces = [of for _, of in self.paces]
         return oracles.disagreements(result, [self.first, self._twin, *self.references, *paces], self._allowed)
+
+    def _replaced(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return a finding about a random value that a controller has replaced, although its resource lived."""
+        rights = [*self.references, *self._patient, *(of for _, of in self.paces)]
+        return twins.replaced(self.setting, plan, result, rights, self._allowed_under(plan), self._constant)
 
     def _momentary(self, plan: Plan, result: Result) -> list[Finding]:
         """Return findings about what was wrong for a moment, and that the program has corrected since."""

@@ -6,6 +6,7 @@ In some, the disturbance of a fault is moved to a time when it cannot make a cor
 - A reconcile waits until it can read a change that it destroyed. If it destroys the change again, it owns the field.
 - The store is restored when all work is done, and new processes go on. No program can know what is lost then.
 - A call of the world outside is done and arrives once more. If that does harm, the API has no idempotency keys.
+- The program draws other random values. What it replaces in both runs was random if it is another value in each.
 
 The others have no faults and end later, because faults take time: a program that uses the clock may end in another
 state.
@@ -22,11 +23,19 @@ from typing import Any
 import trio
 
 from headway.resource import Key, Kind, Registry
-from headway.testing.simulation import faults
+from headway.testing.simulation import faults, oracles
 from headway.testing.simulation._run import run
 from headway.testing.simulation._trace import Committed, Happened, Step, named
 from headway.testing.simulation.faults import Plan
-from headway.testing.simulation.oracles import CURRENT, OUTDATED, Difference, Finding, Overwrite, Result
+from headway.testing.simulation.oracles import (
+    CURRENT,
+    OUTDATED,
+    Allowed,
+    Difference,
+    Finding,
+    Overwrite,
+    Result,
+)
 from headway.testing.simulation.world import ANOTHER_WRITER, Setting, World
 
 _DELIVERED = 1.0
@@ -207,6 +216,31 @@ def done_again(setting: Setting, plan: Plan, fault: faults.StepFault) -> Result 
     """Return the run that does a call and lets it arrive once more, as late as under the fault, at the same pace."""
     pace = [each for each in plan if isinstance(each, faults.SCHEDULES)]
     return _run(setting, Plan(*pace, faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
+
+
+def replaced(
+    setting: Setting,
+    plan: Plan,
+    result: Result,
+    rights: Sequence[Result],
+    allowed: Allowed,
+    constant: set[tuple[Kind, str]],
+) -> list[Finding]:
+    """Return a finding about a random value that a controller has replaced by another one, if there is any.
+
+    Another run of the plan shows which values are random. Fields whose values are not are added to ``constant``.
+    """
+    other = (faults.Restore, faults.Replaced)
+    if not len(plan) or plan.jumps or any(isinstance(each, other) for each in plan):
+        return []
+    for each in oracles.replaced(result, rights, allowed):
+        if each.field in constant:
+            continue
+        again = _run(setting, plan, draw=1)
+        if again is not None and each.is_random([*oracles.all_replaced(again)]):
+            return [each.finding()]
+        constant.add(each.field)
+    return []
 
 
 def _run(setting: Setting, plan: Plan, **how: Any) -> Result | None:

@@ -12,7 +12,7 @@ Read `_oracles.py` first. A module imports only those before it:
     _allowed                     the differences between two runs that are allowed
     _compared                    the differences that are found, also in the world outside
     _made_again                  things outside that were made again
-    _agreeing                    random values that are the same in several places
+    _agreeing, _replaced         random values that are the same in several places; those that were replaced
 """
 
 from headway.testing.simulation.oracles._agreeing import disagreements as disagreements
@@ -63,6 +63,8 @@ from headway.testing.simulation.oracles._peer_oracles import Feed as Feed
 from headway.testing.simulation.oracles._peer_oracles import PeerWatch as PeerWatch
 from headway.testing.simulation.oracles._peer_oracles import difference as difference
 from headway.testing.simulation.oracles._peer_oracles import is_of_peering as is_of_peering
+from headway.testing.simulation.oracles._replaced import all_replaced as all_replaced
+from headway.testing.simulation.oracles._replaced import replaced as replaced
 from headway.testing.simulation.oracles._shown import attributes_of as attributes_of
 from headway.testing.simulation.oracles._shown import shown as shown
 from headway.testing.simulation.oracles._steady import unsteady as unsteady

@@ -28,11 +28,13 @@ class Stored:
         now: Mapping[tuple[Kind, Key], pb.Resource],
         types: Iterable[ResourceType[Any]],
         outside: Any = None,
+        changes: Sequence[Committed] = (),
     ) -> None:
         self.revision = revision
         self.outside = outside
         self._now = now
         self._types = types
+        self._changes = changes
 
     def list(self, kind: str) -> list[Resource[Any]]:
         """Return all resources of a kind, such as ``Team``, sorted by name.
@@ -43,6 +45,22 @@ class Stored:
         type = type_of(self._types, kind)
         found = [each for (of, _), each in sorted(self._now.items(), key=lambda entry: entry[0]) if of == type.kind]
         return [viewed(type.kind, each, self._types) for each in found]
+
+    def changed(self, kind: str) -> Sequence[tuple[Resource[Any], Resource[Any]]]:
+        """Return the resources of a kind that the last commit has changed, each as it was before and as it is now.
+
+        Resources that it has created or deleted are left out. After a call of the world outside, there are none.
+
+        Raises:
+            DeclarationError: if the program has no type of this kind.
+        """
+        type = type_of(self._types, kind)
+        pairs = [
+            (viewed(type.kind, each.old, self._types), viewed(type.kind, each.new, self._types))
+            for each in self._changes
+            if each.kind == type.kind and each.old is not None and each.new is not None
+        ]
+        return [(before, now) for before, now in pairs if before.id == now.id]
 
 
 def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> pb.Resource:
@@ -127,9 +145,10 @@ def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequen
                     now.pop((each.kind, each.key), None)
                 else:
                     now[each.kind, each.key] = each.new
+        commits = [each for each in moment if isinstance(each, Committed)]
         for asked in list(left):
             try:
-                check_answer(asked(Stored(revision, now, types, outside)))
+                check_answer(asked(Stored(revision, now, types, outside, commits)))
             except AssertionError as error:
                 left.remove(asked)
                 said = error_text(error) or f"it did not hold, at {where_of(error)}"

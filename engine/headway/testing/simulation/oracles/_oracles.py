@@ -402,6 +402,8 @@ def secret_text(value: object) -> str:
     """Return a text for the value of a secret: equal for equal values, and without the value."""
     if not value:
         return shown(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{shown(key)}: {secret_text(of)}' for key, of in value.items())}}}"
     digest = hashlib.sha256(shown(value).encode(errors="backslashreplace")).hexdigest()[:6]
     return f"{REDACTED[:-1]} #{digest})"
 
