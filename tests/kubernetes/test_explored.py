@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import headway
-from headway import kubernetes
-from headway.errors import DeclarationError
+from headway import field, kubernetes
+from headway.errors import DeclarationError, InvalidArgument
 from headway.testing import simulation
 from headway.testing.simulation.world import Setting
 from tests.kubernetes.connected import Spec, Website
@@ -132,6 +132,62 @@ def test_password_that_is_made_anew_after_a_crash_is_found(right: bool) -> None:
         return
     with pytest.raises(simulation.Refuted, match=r"^replaced: ConfigMap blog.data: sites has replaced the random"):
         simulation.explore(make, created, outside=Dns)
+
+
+@headway.message
+class Sized:
+    spec: Spec = field(1)
+    size: int = field(2)
+
+
+def versions(stored: str, managed: str = "v2") -> Make:
+    """Return a program of two versions of a type, of which the cluster stores one and a controller manages one."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("sites")
+        group, both = "versions.headway.dev", {"v1": Website, "v2": Sized}
+        types: dict[str, Any] = {
+            name: kubernetes.resource(app, group, name, "Site", payload, stored=name == stored)
+            for name, payload in both.items()
+        }
+        app.converter(
+            types["v1"], types["v2"], up=lambda old: Sized(spec=old.spec), down=lambda new: Website(spec=new.spec)
+        )
+
+        @app.controller(manages=types[managed])
+        async def sites(rt: headway.Runtime, request: headway.Request[Any]) -> None:
+            if (found := rt.resource(request)) is not None:
+                async with rt.conditions(found) as conditions:
+                    conditions.set("Ready", True)
+
+        return app
+
+    return make
+
+
+def writes(version: str) -> simulation.Scenario:
+    async def scenario(world: simulation.World) -> None:
+        type = world.type("Site", version)
+        await world.client.apply(type.new("blog", type.payload(spec=Spec(image="web:1"))))
+        await world.wait_idle()
+
+    return scenario
+
+
+def test_version_that_the_cluster_would_convert_is_an_error_that_names_the_stored_one() -> None:
+    text = "a simulation on Kubernetes converts no objects: use the stored versions.headway.dev.v2.Site"
+    with pytest.raises(InvalidArgument, match=rf"versions\.headway\.dev\.v1\.Site: {text}"):
+        simulation.explore(versions("v2"), writes("v1"), plan="none")
+    with pytest.raises(DeclarationError, match=rf"versions\.headway\.dev\.v1\.Site: {text}"):
+        simulation.explore(versions("v2", managed="v1"), writes("v2"), plan="none")
+    simulation.explore(versions("v2"), writes("v2"), plan="none")
+
+    async def upgraded(world: simulation.World) -> None:
+        await writes("v1")(world)
+        await world.upgrade(versions("v2"))
+
+    with pytest.raises(DeclarationError, match=rf"Site blog is stored as versions.headway.dev/v1: {text}"):
+        simulation.explore(versions("v1", managed="v1"), upgraded, plan="none")
 
 
 def test_garbage_stays_for_as_long_as_the_fault_says() -> None:

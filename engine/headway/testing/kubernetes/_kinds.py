@@ -27,6 +27,7 @@ class Kind:
         empty: the fields that even an empty object of a built-in type has.
         complete: adds the defaults of a built-in type.
         check: iterates over what is wrong with an object of a built-in type.
+        unserved: why a call in this version is a mistake of the test, such as that nothing converts it.
     """
 
     group: str
@@ -43,6 +44,7 @@ class Kind:
     empty: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     complete: Callable[[dict[str, Any]], None] = lambda _: None
     check: Callable[[dict[str, Any], dict[str, Any] | None], Iterator[Cause]] = lambda _object, _old: iter(())
+    unserved: str = ""
 
     @property
     def api_version(self) -> str:

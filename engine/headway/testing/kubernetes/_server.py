@@ -151,6 +151,8 @@ class ModelServer:
         kind = self.cluster.kinds.get((group, version, plural))
         if kind is None or (subresource and not getattr(kind, subresource, False)):
             raise of(404, "NotFound", "the server could not find the requested resource")
+        if kind.unserved:
+            raise of(400, "BadRequest", kind.unserved)
         return Target(kind, namespace, name, subresource)
 
     async def _read(self, path: str, params: Mapping[str, str], accept: str) -> Any:

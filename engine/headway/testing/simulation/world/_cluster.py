@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -42,6 +43,7 @@ from headway.testing.simulation.oracles import ROLLED_BACK
 from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._server import ANOTHER_WRITER
 from headway.testing.simulation.world._store import LONGEST_HANDOVER, Resources, asked_again
+from headway.versions import chain_of
 
 NAMESPACE = "default"
 """The namespace of the leases."""
@@ -232,9 +234,11 @@ class ClusterServer:
         for type in types:
             if not isinstance(type, KubernetesType):
                 continue
-            group = "" if type.name.group == CORE else type.name.group
-            self._types[group, type.plural] = type
-            if (group, type.name.version, type.plural) not in model.kinds:
+            group, *_ = place = _place(type)
+            stored = type.crd is None or type.crd[1].stored
+            if stored or (group, type.plural) not in self._types:
+                self._types[group, type.plural] = type
+            if place not in model.kinds:
                 # A type of another program, whose schema is not known here.
                 made = ModelKind(
                     group,
@@ -247,8 +251,27 @@ class ClusterServer:
                     put_needs_version=True,
                     schema=_OPEN_SCHEMA,
                 )
-                model.kinds[group, type.name.version, type.plural] = made
+                model.kinds[place] = made
+        for type in types:
+            if isinstance(type, KubernetesType) and chain_of(types, type.kind) is not None:
+                self._check_version(type, self._types[type.name.group, type.plural])
         model.any_namespace = ("", "namespaces") not in self._types
+
+    def _check_version(self, type: KubernetesType[Any], stored: KubernetesType[Any]) -> None:
+        """Refuse a version that the cluster would have to convert, and an upgrade that changes the stored version."""
+        place, advice = _place(type), f"a simulation on Kubernetes converts no objects: use the stored {stored.name}"
+        if type is not stored:
+            kind = self.model.kinds[place]
+            self.model.kinds[place] = dataclasses.replace(kind, unserved=f"{type.name}: {advice}")
+        for name, each in self.model.objects.items():
+            if (name.group, name.plural) == place[::2] and each["apiVersion"] != stored.api_version:
+                raise DeclarationError(f"{stored.name} {name.name} is stored as {each['apiVersion']}: {advice}")
+
+    def check_watched(self, types: Iterable[object]) -> None:
+        """Raise DeclarationError if a controller watches a version that the cluster would have to convert."""
+        for type in types:
+            if isinstance(type, KubernetesType) and (kind := self.model.kinds[_place(type)]).unserved:
+                raise DeclarationError(kind.unserved)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve users."""
@@ -339,7 +362,7 @@ class ClusterServer:
         type = next((each for each in self._types.values() if each.kind == kind), None)
         if type is None:
             return None
-        return self.model.kinds.get(("" if kind[0] == CORE else kind[0], type.name.version, type.plural))
+        return self.model.kinds.get(_place(type))
 
     def _target(self, kind: Kind, key: Key) -> Target | None:
         found = self.kind_of(kind)
@@ -392,6 +415,11 @@ class ClusterServer:
             if not collect_garbage(self.model, 1):
                 end_namespaces(self.model)
         self._sweep()
+
+
+def _place(type: KubernetesType[Any]) -> tuple[str, str, str]:
+    """Return the place of a type in the model's types."""
+    return "" if type.name.group == CORE else type.name.group, type.name.version, type.plural
 
 
 class UsersClient(Client):

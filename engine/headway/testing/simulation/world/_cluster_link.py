@@ -49,6 +49,7 @@ class ClusterLink(Link):
     @asynccontextmanager
     async def opened(self, app: App) -> AsyncIterator[Channel]:
         """Open a channel, which a program that cannot reach the cluster tries again."""
+        self._cluster.check_watched(type for each in app.controllers.values() for type in each.types)
         while True:
             async with AsyncExitStack() as stack:
                 try:
