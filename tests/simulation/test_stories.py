@@ -92,6 +92,20 @@ def test_fault_and_cause_that_are_far_apart_are_both_shown() -> None:
     assert [line for line in lines if line.strip().endswith("(198 lines that repeat those above)")]
 
 
+def test_struck_step_is_shown_even_if_its_fault_is_far_away() -> None:
+    result = result_of(puts, "crash_after(1)", quiet=None)
+    struck = next(at for at, each in enumerate(result.trace.entries) if str(each) == "** crash_after(1) **")
+    for at in range(60):
+        change = Committed(0.0, 1000 + at, TEAM, CORE, pb.Resource(), pb.Resource(metadata={"at": str(at)}), "notes", 1)
+        result.trace.commits.append(change)
+        # Between the step and its fault, as if other keys were reconciled meanwhile, and after them.
+        result.trace.entries.insert(struck if at < 30 else len(result.trace.entries), change)
+    findings = [Finding("always", "is wrong", entries=tuple(result.trace.commits[-30 + at :: 5])) for at in range(4)]
+    lines = timeline(result.trace, findings)
+    assert [line for line in lines if "step 1: call outside.put('core'): killed" in line]
+    assert [line for line in lines if "** crash_after(1) **" in line]
+
+
 def test_every_cause_is_shown_even_if_there_are_many() -> None:
     trace, _ = _trace_of(1000, violating=1)
     findings = [Finding("always", "is wrong", entries=tuple(trace.commits[at::160])) for at in range(10, 160, 20)]

@@ -188,11 +188,16 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Happened:
-    """Any other event: a fault that struck, a process that began or ended, an engine's report."""
+    """Any other event: a fault that struck, a process that began or ended, an engine's report.
+
+    Attributes:
+        step: the number of the step that the fault struck; 0 if it struck none.
+    """
 
     at: float
     text: str
     fault: bool = False
+    step: int = 0
 
     def __str__(self) -> str:
         return f"** {self.text} **" if self.fault else self.text

@@ -1,4 +1,4 @@
-"""The part of a trace that a story shows: it begins at the first fault or cause, and contains all of them. Pure."""
+"""The part of a trace that a story shows: it begins at the first fault, step that was struck, or cause. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Excerpt:
         over = next((at for at, each in enumerate(trace.entries) if _is_the_end(each)), len(trace.entries))
         struck = [at for at in telling if at < over and is_planned_fault(trace.entries[at])]
         found = [line_of[at] for at in self.causes]
-        anchors = [*found, *(line_of[at] for at in struck)]
+        numbers = {each.step for at in struck if isinstance(each := trace.entries[at], Happened)}
+        steps = [at for at in telling if isinstance(each := trace.entries[at], Step) and each.number in numbers]
+        anchors = [*found, *(line_of[at] for at in (*struck, *steps))]
         calls = [line_of[at] for at in callers(trace, list(self.causes)) if at in line_of]
         begin = max(0, min(anchors, default=0) - _BEFORE)
         while begin and not isinstance(trace.entries[telling[begin]], Reconcile | Committed):

@@ -133,7 +133,8 @@ class Injector:
     def strike(self, fault: faults.Fault) -> None:
         """Record that a fault strikes."""
         self.struck.append(fault)
-        self.note(str(fault), fault=True)
+        step = fault.step if isinstance(fault, faults.StepFault) else 0
+        self.trace.add(Happened(trio.current_time(), str(fault), fault=True, step=step))
 
     def hold_call(self, number: int) -> None:
         """Hold the next call of this number until users have made a change; 0 for none."""
