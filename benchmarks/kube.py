@@ -156,7 +156,7 @@ class _Cluster:
 def _cluster(size: int) -> Iterator[_Cluster]:
     if not BUILT.exists():
         raise NotHere(NO_KUBE)
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve()
         with running_kube(path) as kube:
             made = _Cluster(kube, path, size)

@@ -137,7 +137,7 @@ def main() -> None:
     given = parser.parse_args()
     compared = sides(given.go_program.absolute(), given.kopf_python.absolute())
     print(f"load before: {load()}\n")
-    with tempfile.TemporaryDirectory(dir=".") as folder, open_cluster(Path(folder).resolve()) as cluster:
+    with tempfile.TemporaryDirectory() as folder, open_cluster(Path(folder).resolve()) as cluster:
         for name, table in TABLES.items():
             if given.only in (None, name):
                 table(cluster, compared, given)
