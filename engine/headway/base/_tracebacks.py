@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 import textwrap
 import traceback
@@ -18,7 +19,7 @@ from headway.base._groups import MOST_ERRORS, leaves, story
 from headway.base._text import bounded, error_text, plain, scrubbed
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
+_INSTALLED = re.compile(r".*[\\/](?:site|dist)-packages[\\/]([^\\/]+)")
 # Trio raises Cancelled through outcome.
 _NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (errors, trio, outcome))
 _FIRST, _LAST = 5, 20
@@ -53,7 +54,8 @@ def reason_text(error: BaseException) -> str:
 def own_frames(error: BaseException) -> str:
     """Return the program's own frames, down to the raise, of an error, of each error in a group, and of causes.
 
-    The text is empty without such frames. Frames of Headway, of Trio and of Python's library are left out.
+    The text is empty without such frames. Frames of Headway, of Trio and of Python's library are left out, and those of
+    other packages that the program calls.
     """
     return "\n".join(filter(None, (_chain(each, _CAUSES) for each in first_leaves(error))))
 
@@ -63,11 +65,13 @@ def first_leaves(error: BaseException) -> Iterator[BaseException]:
     return itertools.islice(leaves(error), MOST_ERRORS)
 
 
-def _chain(error: BaseException, causes: int) -> str:
-    frames = list(_own(error))
+def _chain(error: BaseException, causes: int, packages: frozenset[str] = frozenset()) -> str:
+    packages = packages or _packages(error)
+    frames = list(_own(error, packages))
     before = _before(error)
-    cause = _chain(before, causes - 1) if before is not None and causes else ""
-    if not frames and not cause:
+    cause = _chain(before, causes - 1, packages) if before is not None and causes else ""
+    # An error that other packages have passed on has no frame of the program, but it says what is wrong.
+    if not frames and not cause and not _packages(error):
         return ""
     text = _formatted(frames) + message_of(error)
     return f"{cause}\n-- and then:\n{text}" if cause else text
@@ -123,10 +127,28 @@ def _formatted(frames: list[tuple[FrameType, int]]) -> str:
     return f"{_formatted(first)}  ... {left} frames more ...\n{_formatted(last)}"
 
 
-def _own(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+def _own(error: BaseException, packages: frozenset[str] = frozenset()) -> Iterator[tuple[FrameType, int]]:
+    packages = packages or _packages(error)
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if _is_the_program(frame.f_code.co_filename):
+        file = frame.f_code.co_filename
+        if _is_the_program(file) and _package(file) in packages:
             yield frame, line
+
+
+def _packages(error: BaseException) -> frozenset[str]:
+    """Return the program's own packages: the one whose code came first, and all that is not installed.
+
+    The set is empty if the error has passed through no code but that of Headway, Trio and Python.
+    """
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    first = next(filter(_is_the_program, files), None)
+    return frozenset() if first is None else frozenset(("", _package(first)))
+
+
+def _package(file: str) -> str:
+    """Return the name of the installed package that a file belongs to, or an empty text."""
+    found = _INSTALLED.match(file)
+    return found[1] if found is not None else ""
 
 
 def stack_text(frames: Iterable[tuple[FrameType, int]]) -> str:
@@ -139,4 +161,4 @@ def stack_text(frames: Iterable[tuple[FrameType, int]]) -> str:
 def _is_the_program(file: str) -> bool:
     if file.startswith(_NOT_THE_PROGRAM) or file.startswith("<frozen "):
         return False
-    return not file.startswith(_LIBRARY) or file.startswith(_INSTALLED)
+    return not file.startswith(_LIBRARY) or bool(_package(file))

@@ -134,9 +134,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """Return a report that logs problems as warnings, with the event's name and fields.
 
     An error is logged as its class and message, and a group of errors as one text. ``where`` is the program's innermost
-    line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` has
-    the reasons of this attempt. A retry without new reasons repeats the reasons of the failed attempt, and adds
-    ``retry``.
+    line that the error passed through, and ``stack`` shows the program's own frames, without those of the packages that
+    it calls. ``reasons`` has the reasons of this attempt. A retry without new reasons repeats the reasons of the failed
+    attempt, and adds ``retry``.
 
     A retry that soon fails with the same error at the same place is not logged. The next line of its resource counts
     these in ``repeated``.
