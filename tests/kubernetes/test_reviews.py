@@ -12,8 +12,8 @@ from headway import field, kubernetes
 from headway.base import finished
 from headway.events import ConversionFailed
 from headway.kubernetes._reviews import NEWER, Reviews
-from headway.kubernetes._webhook_config import configuration, place_of
-from tests.kubernetes.test_webhooks import Program
+from headway.kubernetes._webhook_config import configuration, place_of, served_versions
+from tests.kubernetes.test_webhooks import NewSite, OldSite, Program
 
 GROUP = "reviews.example.org"
 
@@ -41,6 +41,15 @@ def converted(object: dict[str, Any], wanted: str) -> dict[str, Any]:
 def site(version: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     meta = {"name": "a", "uid": "1", **metadata}
     return {"apiVersion": f"{GROUP}/{version}", "kind": "Site", "metadata": meta, "spec": spec}
+
+
+def test_cluster_need_not_serve_a_version_that_the_program_declares_as_gone() -> None:
+    program = Program(GROUP)
+    assert served_versions(program.app.registry, program.new.kind) == {"v1", "v2"}
+    app = headway.App("gone")
+    old = kubernetes.resource(app, GROUP, "v1", "Site", OldSite, stored=False, served=False)
+    kubernetes.resource(app, GROUP, "v2", "Site", NewSite)
+    assert served_versions(app.registry, old.kind) == {"v2"}
 
 
 def test_fields_that_no_class_knows_survive() -> None:

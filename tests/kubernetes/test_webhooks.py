@@ -399,8 +399,9 @@ async def test_refusal_of_a_hook_names_the_field(kube: KubeServer, namespace: st
         refused = await served.create("a", count=10)
         assert refused.status_code == 422
         cause = {"reason": "FieldValueInvalid", "field": "spec.count", "message": "must be at most 9"}
-        assert refused.json()["details"]["causes"] == [cause]
-        with pytest.raises(InvalidArgument, match=r"denied the request: spec\.count: must be at most 9"):
+        details = {"group": group, "kind": "Site", "name": "a", "causes": [cause]}
+        assert refused.json()["details"] == details
+        with pytest.raises(InvalidArgument, match=r"denied the request: Site a: spec\.count: must be at most 9"):
             await client.create(program.new.new("a", NewSite(spec=NewSpec(count=10)), namespace=namespace))
         # A write in a version without hooks is converted for them.
         assert (await served.create("a", "v1", replicas=10)).status_code == 422
@@ -641,6 +642,17 @@ async def test_webhooks_without_a_crd_or_a_subject_are_errors(
     with pytest.raises(NotFound, match="headway kubernetes crd"):
         async with kubernetes.open_webhooks(Program("no.example.org").app, kubeconfig=file, address="127.0.0.1:0"):
             pass
+    with kube.client() as client:
+        older = {"op": "replace", "path": "/spec/versions/1/served", "value": False}
+        body, patch = json.dumps([older]), {"Content-Type": "application/json-patch+json"}
+        url = f"{CRDS}/sites.{group}"
+        (await in_thread(lambda: client.patch(url, content=body, headers=patch))).raise_for_status()
+        with pytest.raises(
+            NotFound, match=rf"does not serve v2 of sites\.{group}: apply what `headway kubernetes crd`"
+        ):
+            async with kubernetes.open_webhooks(Program(group).app, kubeconfig=file, address="127.0.0.1:0"):
+                pass
+        assert client.get(url).json()["spec"]["conversion"]["strategy"] == "None"
     app = headway.App("plain")
     kubernetes.resource(app, "plain.example.org", "v1", "Site", OldSite)
     with pytest.raises(DeclarationError, match=r"neither app\.converter"):

@@ -184,7 +184,7 @@ class Reviews:
         try:
             after = object_of(type, hooked(type, "mutate", type.hooks.mutate, made))
         except (ProgramFailed, PayloadError) as error:
-            return self._failing(type, "mutate", error)
+            return self._failing(type, object, "mutate", error)
         patch = [*_changes("/metadata", before.pop("metadata"), after.pop("metadata")), *_changes("", before, after)]
         if not patch:
             return {"allowed": True}
@@ -206,17 +206,17 @@ class Reviews:
                 type.payload_of(object)
             hooked(type, "validate", type.hooks.validate, made)
         except InvalidArgument as error:
-            return _refusal(type, reason_text(error.__cause__ or error))
+            return _refusal(type, object, reason_text(error.__cause__ or error))
         except PayloadError as error:
-            return _refusal(type, str(error))
+            return _refusal(type, object, str(error))
         except ProgramFailed as error:
-            return self._failing(type, "validate", error)
+            return self._failing(type, object, "validate", error)
         return {"allowed": True}
 
-    def _failing(self, type: KubernetesType[Any], hook: str, error: Exception) -> Object:
+    def _failing(self, type: KubernetesType[Any], object: Object, hook: str, error: Exception) -> Object:
         self._failed(f"the {hook} hook of {type.name}", error.__cause__ or error)
         # Not as an error of the call: the write was certainly not stored, and the policy is not for faults of a hook.
-        return _refusal(type, f"the {hook} hook of {type.name} failed; the log of the program says why")
+        return _refusal(type, object, f"the {hook} hook of {type.name} failed; the log of the program says why")
 
     def _type_of(self, object: Object) -> KubernetesType[Any]:
         if not isinstance(object, dict):
@@ -270,10 +270,12 @@ def _changes(path: str, before: Object, after: Object) -> list[Object]:
     return made
 
 
-def _refusal(type: KubernetesType[Any], text: str) -> Object:
+def _refusal(type: KubernetesType[Any], object: Object, text: str) -> Object:
     """Return the refusal of a write. A text such as "spec.replicas: must be odd" names the field as the cause."""
-    status: Object = {"status": "Failure", "code": 422, "reason": "Invalid", "message": text}
+    name = str(object["metadata"].get("name") or object["metadata"].get("generateName") or "")
+    message = f"{type.name.kind} {name}: {text}"
+    status: Object = {"status": "Failure", "code": 422, "reason": "Invalid", "message": message}
     if found := _OF_FIELD.fullmatch(text):
         cause = {"reason": "FieldValueInvalid", "field": found[1], "message": found[2]}
-        status["details"] = {"group": type.name.group, "kind": type.name.kind, "causes": [cause]}
+        status["details"] = {"group": type.name.group, "kind": type.name.kind, "name": name, "causes": [cause]}
     return {"allowed": False, "status": status}

@@ -78,6 +78,12 @@ def converted_kinds(registry: Registry) -> Iterator[tuple[Kind, str]]:
             yield kind, f"{type.plural}.{type.name.group}"
 
 
+def served_versions(registry: Registry, kind: Kind) -> set[str]:
+    """Return the versions of a custom resource that the cluster must serve for a program."""
+    types = [each for each in registry if each.kind == kind and isinstance(each, KubernetesType)]
+    return {each.name.version for each in types if each.crd is not None and each.crd[1].served}
+
+
 def conversion(place: Place, bundle: str | None = None) -> Document:
     """Return the part of a CRD that names the webhook of its conversions."""
     webhook = {"clientConfig": place.client_config("/convert", bundle), "conversionReviewVersions": ["v1"]}

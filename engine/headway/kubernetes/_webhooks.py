@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, MutableMapping, Set
 from datetime import timedelta
 from functools import partial
 from os import PathLike
@@ -34,6 +34,7 @@ from headway.kubernetes._webhook_config import (
     path_of,
     place_of,
     secret_name,
+    served_versions,
 )
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ async def open_webhooks(
         hooks = partial(
             configuration, registry, name=name_of(apps, config.namespace), place=place, policy=failure_policy
         )
-        told = _Told(server, pairs, [crd for _, crd in converted_kinds(registry)], place, hooks)
+        crds = {crd: served_versions(registry, kind) for kind, crd in converted_kinds(registry)}
+        told = _Told(server, pairs, crds, place, hooks)
         if not told.crds and not any(hooks(hook, bundle="")["webhooks"] for hook in HOOKS):
             raise DeclarationError("the apps have neither app.converter(...) nor kubernetes.resource(..., hooks=...)")
         await told.read()
@@ -158,11 +160,16 @@ class _Told:
 
     Attributes:
         pair: the certificate in use, and its key.
-        crds: the names of the CRDs with converters.
+        crds: the names of the CRDs with converters, each with the versions that the program has.
     """
 
     def __init__(
-        self, server: ApiServer, shared: SharedPairs, crds: Sequence[str], place: Place, hooks: Callable[..., Any]
+        self,
+        server: ApiServer,
+        shared: SharedPairs,
+        crds: Mapping[str, Set[str]],
+        place: Place,
+        hooks: Callable[..., Any],
     ) -> None:
         self.crds = crds
         self.pair: Pair
@@ -189,12 +196,16 @@ class _Told:
     async def tell(self) -> None:
         """Write what the cluster must know, and nothing else, into its documents. What is the same is not stored."""
         bundle = base64.b64encode(self._bundle).decode()
-        for name in self.crds:
+        advice = "apply what `headway kubernetes crd` prints first"
+        for name, versions in self.crds.items():
             path = f"{CRDS}/{name}"
             try:
                 found = await self._server.call("GET", path)
             except NotFound as error:
-                raise NotFound(f"{error}: apply what `headway kubernetes crd` prints first") from error
+                raise NotFound(f"{error}: {advice}") from error
+            # The API server would take hooks of such a version, and only warn that nothing calls them.
+            if missing := versions - {each["name"] for each in found["spec"]["versions"] if each["served"]}:
+                raise NotFound(f"the cluster does not serve {', '.join(sorted(missing))} of {name}: {advice}")
             wanted = conversion(self._place, bundle)
             if found["spec"].get("conversion") != wanted:
                 # Not by an apply: it would leave a Service that somebody has applied beside our address.
