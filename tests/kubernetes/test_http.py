@@ -11,7 +11,7 @@ import trio
 import trustme
 
 from headway._version import VERSION
-from headway.api import Code, Interrupted, call_of, code_of, ended_a_wait
+from headway.api import Code, Interrupted, NotBegun, call_of, code_of, ended_a_wait
 from headway.errors import HeadwayError, NotHeadway, PermissionDenied, RateLimited, Unauthenticated, Unavailable
 from headway.kubernetes import _http
 from headway.kubernetes._http import ApiServer
@@ -259,6 +259,21 @@ async def test_leases_do_not_wait_for_calls_that_hang(monkeypatch: pytest.Monkey
         with trio.move_on_after(0.1) as scope:
             await server.call("POST", PODS)
         assert scope.cancelled_caught
+        nursery.cancel_scope.cancel()
+
+
+async def test_wait_for_other_calls_counts_as_time_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_http, "_MOST_CALLS", 1)
+    async with (
+        faulty_server(stall) as faulty,
+        ApiServer(faulty.config()) as server,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(server.call, "POST", PODS)
+        await faulty.arrived.wait()
+        with pytest.raises(NotBegun, match=r"has waited 0\.1 seconds for other calls: 1 are under way to") as raised:
+            await server.call("POST", PODS, timeout=0.1)
+        assert code_of(raised.value) is Code.DEADLINE_EXCEEDED
         nursery.cancel_scope.cancel()
 
 

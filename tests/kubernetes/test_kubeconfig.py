@@ -143,6 +143,29 @@ def test_environment_names_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert _load(tmp_path, _text()).proxy is None
 
 
+@pytest.mark.parametrize(
+    ("host", "exceptions", "direct"),
+    [
+        ("10.0.0.1", "example.org, 10.0.0.0/8", True),
+        ("11.0.0.1", "example.org, 10.0.0.0/8", False),
+        ("10.0.0.1", "fd00::/8", False),
+        ("[fd00::1]", "10.0.0.0/8,fd00::/8", True),
+        ("kube.example.org", "10.0.0.0/8,.example.org", True),
+        ("kube.example.org", "10.0.0.0/8,", False),
+        ("127.0.0.2", "", True),
+        ("localhost", "", True),
+    ],
+)
+def test_no_proxy_has_networks_and_this_machine_needs_none(
+    host: str, exceptions: str, direct: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    monkeypatch.delenv("no_proxy", raising=False)
+    config = _load(tmp_path, _text({"server": f"https://{host}:6443"}))
+    assert config.proxy == (None if direct else "http://proxy:1")
+
+
 def test_impersonated_user_has_groups_and_a_uid(tmp_path: Path) -> None:
     user = {"as": "ann", "as-uid": "7", "as-groups": ["a", "b"]}
     assert _load(tmp_path, _text(user=user)).headers == (

@@ -48,7 +48,8 @@ class ApiServer:
     A call that is canceled or timed out closes its connection, so that the server usually gives it up, too.
 
     Args:
-        timeout: the seconds until a call without an answer fails. A refused call is repeated for this long.
+        timeout: the seconds until a call without an answer fails, with its wait for other calls. A refused call is
+            repeated for this long.
         on_warning: called once with each warning of the server, such as about an unknown field, and with each problem
             of files that should be read again, and of an exec plugin.
     """
@@ -176,17 +177,22 @@ class ApiServer:
                 built.stream = _Body(content)
                 stack.push_async_callback(client.release)
                 # A lease is not lost because writes wait for the server.
-                if not stream and not request.path.startswith("/apis/coordination.k8s.io/"):
-                    await stack.enter_async_context(self._free)
+                queued = not stream and not request.path.startswith("/apis/coordination.k8s.io/")
                 answer = None
                 try:
                     with trio.move_on_after(seconds) as scope:
+                        if queued:
+                            await stack.enter_async_context(self._free)
+                        queued = False
                         answer = await client.http.send(built, stream=True)
                         stack.push_async_callback(answer.aclose)
                         if not (stream and answer.is_success):
                             await answer.aread()
                 except (httpx.HTTPError, UnicodeError) as error:
                     raise failed(error, request) from error
+                if queued:
+                    text = f"{request} has waited {seconds:g} seconds for other calls: {_MOST_CALLS} are under way"
+                    raise NotBegun(Code.DEADLINE_EXCEEDED, f"{text} to {self._where}")
                 if answer is None or scope.cancelled_caught:
                     text = f"{self._where} has not answered {request} within {seconds:g} seconds"
                     raise uncertain(request, Code.DEADLINE_EXCEEDED, text)

@@ -6,8 +6,10 @@ import base64
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -233,13 +235,28 @@ def _proxy(cluster: _Entry, server: str) -> str | None:
         parts, known = urlsplit(server), getproxies()
         where = f"the environment variable {parts.scheme.upper()}_PROXY or ALL_PROXY"
         url = known.get(parts.scheme) or known.get("all") or ""
-        if not url or proxy_bypass(parts.hostname or ""):
+        if not url or _is_direct(parts.hostname or "", known.get("no", "")):
             return None
         url = url if "://" in url else f"http://{url}"
     found = _url(where, url, ("http", "https", "socks5", "socks5h"), "http://proxy:3128")
     if found.startswith("socks") and find_spec("socksio") is None:
         raise InvalidArgument(f"{where}: {without_password(found)} needs another package: pip install 'httpx[socks]'")
     return found
+
+
+def _is_direct(host: str, exceptions: str) -> bool:
+    """Return True if no proxy is used for a host, as NO_PROXY says: with networks, and never for this machine."""
+    if proxy_bypass(host) or host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    for each in exceptions.split(","):
+        with suppress(ValueError):
+            if address in ip_network(each.strip(), strict=False):
+                return True
+    return address.is_loopback
 
 
 def _parsed(file: Path) -> _Entry:
