@@ -169,6 +169,52 @@ async def test_a_program_works_with_rights_in_one_namespace_alone(
             await engine.client.write(websites.DEPLOYMENT.new("blog", namespace=other))
 
 
+_SCOPED = """
+import headway
+from headway import kubernetes
+
+app = headway.App("copies")
+CONFIG_MAP = kubernetes.builtin(app, "v1", "ConfigMap")
+SECRET = kubernetes.builtin(app, "v1", "Secret")
+SOURCES = CONFIG_MAP.within(namespace={namespace!r}, metadata="copied=yes")
+COPIES = SECRET.within(namespace={namespace!r})
+
+@app.controller(manages=SOURCES, watches=[headway.watch(COPIES, headway.mappers.owner())], writes=[SECRET])
+async def copies(rt, request):
+    source = rt.resource(request)
+    if source is not None:
+        body = {{"stringData": source.data["data"]}}
+        await rt.apply(SECRET.new(source.name, body, namespace=source.id.namespace, owner=source))
+        rt.event(source, "Copied", "it is a Secret now")
+"""
+
+
+async def test_a_program_of_scopes_has_rights_in_their_namespace_alone(
+    kube: KubeServer, namespace: str, tmp_path: Path
+) -> None:
+    """The scopes are in another namespace than the program."""
+    other = kube.new_namespace()
+    (tmp_path / "copies.py").write_text(_SCOPED.format(namespace=other))
+    rights = printed(tmp_path, "rbac", "copies:app", "--namespace", namespace, "--name", namespace)
+    for each in rights:
+        apply(kube, each["metadata"].get("namespace", ""), [each])
+    file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, namespace))
+    with kube.client() as client, running_program(tmp_path, file, app="copies:app") as log:
+        made = {"metadata": {"name": "a", "labels": {"copied": "yes"}}, "data": {"a": "b"}}
+        client.post(f"/api/v1/namespaces/{other}/configmaps", json=made).raise_for_status()
+        secret = f"/api/v1/namespaces/{other}/secrets/a"
+        await until(lambda: client.get(secret).is_success, log)
+        assert client.get(secret).json()["metadata"]["ownerReferences"][0]["name"] == "a"
+        happened = f"/apis/events.k8s.io/v1/namespaces/{other}/events"
+        await until(lambda: client.get(happened).json()["items"], log)
+        client.delete(secret).raise_for_status()
+        await until(lambda: client.get(secret).is_success, log)
+        assert "PermissionDenied" not in log.read_text()
+    with kube.client(token_of(kube, namespace, namespace)) as program:
+        assert program.get(f"/api/v1/namespaces/{other}/configmaps").is_success
+        assert program.get(f"/api/v1/namespaces/{namespace}/configmaps").status_code == 403
+
+
 def test_only_this_machine_can_ask_a_process(tmp_path: Path) -> None:
     (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
     for address, why in (("0.0.0.0:7070", "others can reach this address"), ("7070", "is not an address")):

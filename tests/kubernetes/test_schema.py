@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from headway import field, message
+import headway
+from headway import field, kubernetes, message
 from headway.errors import DeclarationError
 from headway.kubernetes._crd import Names, Use, Version, crd_of, rbac_of, yaml_of
 from headway.kubernetes._crd_changes import diff
@@ -193,6 +194,64 @@ def test_rights_in_one_namespace_are_a_role() -> None:
     assert ["websites"] in [each["resources"] for each in documents[3]["rules"]]
     with pytest.raises(DeclarationError, match="sites: nodes belong to the cluster"):
         rbac_of("sites", [Use("", "nodes", cluster_scoped=True)], only_namespace=True)
+
+
+Granted = dict[tuple[str, str], set[str]]
+
+
+def granted(app: headway.App, **options: Any) -> Granted:
+    """Return the verbs that a program may use, by the namespace (empty for the cluster) and the resource."""
+    documents = kubernetes.rights(app, program="sites", namespace="web", **options)
+    roles = [each for each in documents if each["kind"] in ("Role", "ClusterRole")]
+    bindings = [each for each in documents if each["kind"].endswith("Binding")]
+    assert [each["metadata"] for each in bindings] == [each["metadata"] for each in roles]
+    for each in bindings:
+        assert each["subjects"] == [{"kind": "ServiceAccount", "name": "sites", "namespace": "web"}]
+    return {
+        (role["metadata"].get("namespace", ""), resource): set(rule["verbs"])
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+    }
+
+
+async def never(_rt: headway.Runtime, _request: headway.Request[Any]) -> None:
+    raise AssertionError("the controller does not run")
+
+
+def test_types_that_are_watched_in_some_namespaces_have_their_rights_there() -> None:
+    app = headway.App("sites")
+    kinds = ("Service", "ConfigMap", "Secret", "Pod", "Node")
+    service, config_map, secret, pod, node = (kubernetes.builtin(app, "v1", kind) for kind in kinds)
+    forms = {
+        "one": [config_map.within(namespace="shop"), secret.within(namespace="keys", metadata="a=b")],
+        "two": [secret.within(namespace="shop"), pod.within(namespace="shop"), node.within(metadata="a=b")],
+        "three": [pod.within(metadata="a=b")],
+    }
+    for name, of in forms.items():
+        watches = [headway.watch(each, headway.mappers.owner()) for each in of]
+        app.controller(manages=service.within(namespace="shop"), watches=watches, writes=[config_map], name=name)(never)
+    read, found = {"get", "list", "watch"}, granted(app)
+    assert found["shop", "configmaps"] == {*read, "create", "delete", "patch", "update"}
+    assert found["shop", "services"] == {*read, "patch", "update"}
+    assert found["shop", "services/finalizers"] == {"update"}
+    assert found["keys", "secrets"] == found["shop", "secrets"] == found["", "pods"] == found["", "nodes"] == read
+    everywhere = [resource for place, resource in found if not place]
+    assert sorted(everywhere) == ["events", "namespaces", "nodes", "pods"]
+
+
+def test_program_in_one_namespace_has_no_rights_elsewhere() -> None:
+    app = headway.App("sites")
+    config_map = kubernetes.builtin(app, "v1", "ConfigMap")
+    app.controller(manages=config_map.within(namespace="shop"), name="one")(never)
+    found = granted(app)
+    assert {place for place, resource in found if resource in ("configmaps", "events")} == {"shop"}
+    assert ("web", "leases") in found
+    assert {resource for place, resource in found if not place} == {"namespaces"}
+    assert {place for place, _ in granted(app, only_namespace=True)} == {"", "web"}
+    # What is read without a cache may be anywhere.
+    app.controller(manages=config_map.within(namespace="shop"), reads=[config_map], name="two")(never)
+    assert ("", "configmaps") in granted(app)
 
 
 def changed(**changes: Any) -> list[str]:

@@ -64,6 +64,7 @@ class Use:
         group: its group, empty for the core types.
         manages: True if a controller reconciles it, which writes its status and its finalizers.
         writes: True if the program creates, changes or deletes objects of it.
+        namespaces: the only namespaces where it does so; empty for all.
     """
 
     group: str
@@ -71,6 +72,7 @@ class Use:
     manages: bool = False
     writes: bool = False
     cluster_scoped: bool = False
+    namespaces: Sequence[str] = ()
 
 
 def crd_of(names: Names, versions: Sequence[Version]) -> Document:
@@ -154,43 +156,47 @@ def rbac_of(
     """
     if only_namespace and (wrong := [each.plural for each in uses if each.cluster_scoped]):
         raise DeclarationError(f"{program}: {wrong[0]} belong to the cluster, so the rights cannot be of one namespace")
-    rights: dict[tuple[str, str], set[str]] = {}
+    # By the namespace, which is empty for the whole cluster.
+    rights: dict[str, dict[tuple[str, str], set[str]]] = {"": {}, namespace: {}}
 
-    def allow(group: str, plural: str, *verbs: str) -> None:
-        rights.setdefault((group, plural), set()).update(verbs)
+    def allow(place: str, group: str, plural: str, *verbs: str) -> None:
+        rights.setdefault(place, {}).setdefault((group, plural), set()).update(verbs)
 
     for use in uses:
-        allow(use.group, use.plural, *_READ, *(_WRITE if use.writes else ()))
-        if use.manages:
-            allow(use.group, use.plural, "patch", "update")
-            allow(use.group, f"{use.plural}/status", "get", "patch", "update")
-            # To be the owner of objects that block its deletion.
-            allow(use.group, f"{use.plural}/finalizers", "update")
-    allow("events.k8s.io", "events", "create", "get", "patch")
+        for place in [namespace] if only_namespace else use.namespaces or [""]:
+            allow(place, use.group, use.plural, *_READ, *(_WRITE if use.writes else ()))
+            if use.manages:
+                allow(place, use.group, use.plural, "patch", "update")
+                allow(place, use.group, f"{use.plural}/status", "get", "patch", "update")
+                # To be the owner of objects that block its deletion.
+                allow(place, use.group, f"{use.plural}/finalizers", "update")
+    for place in [""] if rights[""] else [each for each, found in rights.items() if found]:
+        allow(place, "events.k8s.io", "events", "create", "get", "patch")
     # Its uid tells which cluster this is.
     cluster = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
     leases = _rule("coordination.k8s.io", ["leases"], ("create", "get", "list", "update"))
-    # One rule for the types of a group with the same verbs.
-    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (group, plural), verbs in sorted(rights.items()):
-        together.setdefault((group, tuple(sorted(verbs))), []).append(plural)
-    rules = [_rule(group, plurals, verbs) for (group, verbs), plurals in together.items()]
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": program, "namespace": namespace}}
-    return [
-        account,
-        *_role("ClusterRole", program, namespace, [cluster, *([] if only_namespace else rules), *in_cluster]),
-        *_role("Role", program, namespace, [*(rules if only_namespace else []), leases, *in_namespace]),
-    ]
+    made = [account]
+    for place, found in rights.items():
+        # One rule for the types of a group with the same verbs.
+        together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (group, plural), verbs in sorted(found.items()):
+            together.setdefault((group, tuple(sorted(verbs))), []).append(plural)
+        rules = [_rule(group, plurals, verbs) for (group, verbs), plurals in together.items()]
+        rules = [cluster, *rules, *in_cluster] if not place else rules
+        made += _role(program, account, place, [*rules, leases, *in_namespace] if place == namespace else rules)
+    return made
 
 
 def _rule(group: str, resources: list[str], verbs: Sequence[str]) -> Document:
     return {"apiGroups": [group], "resources": resources, "verbs": sorted(verbs)}
 
 
-def _role(kind: str, program: str, namespace: str, rules: list[Document]) -> list[Document]:
-    metadata = {"name": program} if kind == "ClusterRole" else {"name": program, "namespace": namespace}
+def _role(program: str, account: Document, place: str, rules: list[Document]) -> list[Document]:
+    kind = "Role" if place else "ClusterRole"
+    metadata = {"name": program, "namespace": place} if place else {"name": program}
     api = {"apiVersion": "rbac.authorization.k8s.io/v1"}
-    subject = {"kind": "ServiceAccount", "name": program, "namespace": namespace}
+    subject = {"kind": "ServiceAccount", **account["metadata"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": program}
     return [
         api | {"kind": kind, "metadata": metadata, "rules": rules},

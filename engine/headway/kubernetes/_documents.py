@@ -10,7 +10,7 @@ from headway.engine import combine_apps
 from headway.kubernetes._crd import Document, Names, Use, Version, crd_of, rbac_of
 from headway.kubernetes._types import CORE, KubernetesType
 from headway.kubernetes._webhook_config import conversion, converted_kinds, place_of, rules
-from headway.resource import Scope
+from headway.resource import Scope, ScopedType
 
 
 def crds(*apps: App, webhooks_at: str | None = None) -> list[Document]:
@@ -39,7 +39,8 @@ def rights(
 ) -> list[Document]:
     """Return the service account of a program, its roles and their bindings.
 
-    A controller that does not declare what it ``writes`` may write every type that it watches.
+    A controller that does not declare what it ``writes`` may write every type that it watches. A type that is watched
+    in some namespaces alone (``within(namespace=...)``) has its rights there, also for writes.
 
     Args:
         program: the name of the documents.
@@ -50,8 +51,11 @@ def rights(
     Raises DeclarationError if the apps do not fit together, or use a type without namespaces in one alone.
     """
     registry, definitions = combine_apps(apps)
-    managed, written = set[Any](), set[Any]()
+    managed, written, places = set[Any](), set[Any](), dict[Any, set[str]]()
     for each in definitions.values():
+        for type in (*each.types, *(each.reads or ())):
+            namespace_of = type.range.namespace if isinstance(type, ScopedType) else "*"
+            places.setdefault(type.name, set()).add(namespace_of)
         managed.add(each.manages.name)
         written.update(type.name for type in (each.types if each.writes is None else each.writes))
     uses = [
@@ -61,6 +65,7 @@ def rights(
             manages=type.name in managed,
             writes=type.name in written,
             cluster_scoped=type.scope is Scope.CLUSTER,
+            namespaces=() if "*" in (found := places.get(type.name, {"*"})) else sorted(found),
         )
         for type in _types(apps)
     ]
