@@ -98,7 +98,8 @@ FORGED = (
 
 @pytest.mark.parametrize("text", FORGED)
 def test_annotation_that_somebody_has_made_stops_nothing(text: str) -> None:
-    made = converted(site("v1", {"replicas": 2}, annotations={NEWER: text, "other": "kept"}), "v2")
+    object = site("v1", {"replicas": 2}, annotations={NEWER: text, "other": "kept"})
+    (made,) = answer(reviews(lambda _: None), "v2", object)["convertedObjects"]
     assert made["spec"] == {"count": 2}
     assert made["metadata"]["annotations"] == {"other": "kept"}
 
@@ -132,3 +133,114 @@ def test_failed_conversion_is_reported_once_for_each_version_of_an_object() -> N
         assert failed["status"] == "Failure"
         assert "this image cannot be converted" in failed["message"]
     assert len(found) == 2
+
+
+def test_annotation_has_no_more_than_the_older_version_lacks() -> None:
+    old = converted(site("v2", {"image": "x" * 300_000, "count": 1, "slot": "blue"}), "v1")
+    assert json.loads(old["metadata"]["annotations"][NEWER])["fields"] == {"spec": {"slot": "blue"}}
+    old["spec"]["image"] = "web:1"
+    assert converted(old, "v2")["spec"] == {"image": "web:1", "count": 1, "slot": "blue"}
+
+
+def test_object_whose_newer_fields_have_no_place_can_be_read_in_the_older_version() -> None:
+    old = converted(site("v2", {"count": 1, "slot": "x" * 300_000}), "v1")
+    assert old["spec"] == {"replicas": 1}
+    assert old["metadata"]["annotations"] == {NEWER: "too large"}
+    # Its slot would be lost.
+    assert "write it as" in answer(reviews(lambda _: None), "v2", old)["result"]["message"]
+    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (made,) = answer(reviews(lambda _: None), "v2", old)["convertedObjects"]
+    assert made["spec"] == {"count": 1}
+
+
+def test_object_whose_newer_fields_have_no_place_cannot_be_stored_in_the_older_version() -> None:
+    program = Program(GROUP, stored="v1")
+    of = Reviews(program.app.registry, fail, lambda _: None)
+    refused = answer(of, "v1", site("v2", {"count": 1, "slot": "x" * 300_000}))
+    assert "too large" in refused["result"]["message"]
+    # Anybody can write this, which must stop no list.
+    (made,) = answer(of, "v2", site("v1", {"replicas": 1}, annotations={NEWER: "too large"}))["convertedObjects"]
+    assert made["spec"] == {"count": 1}
+
+
+def test_converter_that_refuses_what_was_merged_stops_nothing() -> None:
+    new = site("v2", {"image": "web:1", "count": 10, "slot": "at most 5"})
+    old = converted({**new, "spec": {**new["spec"], "count": 5}}, "v1")
+    old["spec"]["replicas"] = 6
+    found: list[ConversionFailed] = []
+    (made,) = answer(reviews(found.append), "v2", old)["convertedObjects"]
+    assert made["spec"] == {"image": "web:1", "count": 6}
+    assert "is dropped" in str(found[0].error)
+
+
+@pytest.mark.parametrize("written", ["http", "tcp"])
+def test_write_of_another_arm_keeps_the_other_fields_of_the_newer_version(written: str) -> None:
+    @headway.message(name="reviews.example.org.OldProbe")
+    class OldProbe:
+        http: str | None = field(1, oneof="way")
+        tcp: str | None = field(2, oneof="way")
+
+    @headway.message(name="reviews.example.org.NewProbe")
+    class NewProbe:
+        http: str | None = field(1, oneof="way")
+        tcp: str | None = field(2, oneof="way")
+        grpc: str | None = field(3, oneof="way")
+        slot: str = field(4)
+
+    def up(old: OldProbe) -> NewProbe:
+        return NewProbe(http=old.http, tcp=old.tcp)
+
+    def down(new: NewProbe) -> OldProbe:
+        return OldProbe(http=new.http if new.grpc is None else "/", tcp=new.tcp)
+
+    app, object = headway.App("probes"), {"kind": "Probe", "metadata": {"name": "a"}}
+    old = kubernetes.resource(app, GROUP, "v1", "Probe", OldProbe, stored=False)
+    app.converter(old, kubernetes.resource(app, GROUP, "v2", "Probe", NewProbe), up=up, down=down)
+    of = Reviews(app.registry, fail, fail)
+    (shown,) = answer(of, "v1", {**object, "apiVersion": f"{GROUP}/v2", "grpc": "x", "slot": "b"})["convertedObjects"]
+    assert shown.pop("http") == "/"
+    (made,) = answer(of, "v2", {**shown, written: "/"})["convertedObjects"]
+    assert {key: made.get(key) for key in ("http", "tcp", "grpc", "slot")} == {
+        "http": None,
+        "tcp": "/" if written == "tcp" else None,
+        "grpc": "x" if written == "http" else None,
+        "slot": "b",
+    }
+
+
+def test_converter_may_need_what_both_versions_have() -> None:
+    @headway.message(name="reviews.example.org.OldPeer")
+    class OldPeer:
+        host: str = field(1)
+        port: str = field(2)
+
+    @headway.message(name="reviews.example.org.NewPeer")
+    class NewPeer:
+        address: str = field(1)
+        slot: str = field(2)
+
+    def down(new: NewPeer) -> OldPeer:
+        host, port = new.address.split(":")
+        return OldPeer(host=host, port=port)
+
+    app, object = headway.App("peers"), {"kind": "Peer", "metadata": {"name": "a"}}
+    old = kubernetes.resource(app, GROUP, "v1", "Peer", OldPeer, stored=False)
+    new = kubernetes.resource(app, GROUP, "v2", "Peer", NewPeer)
+    app.converter(old, new, up=lambda old: NewPeer(address=f"{old.host}:{old.port}"), down=down)
+    of = Reviews(app.registry, fail, fail)
+    asked = {**object, "apiVersion": f"{GROUP}/v2", "address": "a:1", "slot": "b"}
+    (shown,) = answer(of, "v1", asked)["convertedObjects"]
+    (made,) = answer(of, "v2", {**shown, "port": "2"})["convertedObjects"]
+    assert (made["address"], made["slot"]) == ("a:2", "b")
+
+
+def test_failed_conversions_that_anybody_asks_for_fill_neither_memory_nor_log() -> None:
+    found: list[ConversionFailed] = []
+    of = reviews(found.append)
+    for number in range(200):
+        answer(of, "v2", site("v1", {"image": "broken"}, name=f"{number}" + "x" * 10_000))
+    assert len(found) == 100
+    assert len(found[0].id.name) == 253
+    of._forgotten_at = 0.0
+    answer(of, "v2", site("v1", {"image": "broken"}))
+    assert len(found) == 101

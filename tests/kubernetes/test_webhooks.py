@@ -92,6 +92,8 @@ def up(old: OldSite) -> NewSite:
 
 
 def down(new: NewSite) -> OldSite:
+    if new.spec.slot == "at most 5" and new.spec.count > 5:
+        raise ValueError("spec.count: must be at most 5")
     spec = OldSpec(image=new.spec.image, replicas=new.spec.count, ports=new.spec.ports, env=new.spec.env)
     return OldSite(spec=spec, status=OldState(ready=new.status.ready))
 
@@ -115,11 +117,11 @@ CHECKED = headway.Hooks(mutate=fill_in, validate=check)
 class Program:
     """An app with a kind of two versions."""
 
-    def __init__(self, group: str, hooks: headway.Hooks[NewSite] | None = None) -> None:
+    def __init__(self, group: str, hooks: headway.Hooks[NewSite] | None = None, stored: str = "v2") -> None:
         self.group = group
         self.app = headway.App(self.group.partition(".")[0])
-        self.old = kubernetes.resource(self.app, self.group, "v1", "Site", OldSite, stored=False)
-        self.new = kubernetes.resource(self.app, self.group, "v2", "Site", NewSite, hooks=hooks)
+        self.old = kubernetes.resource(self.app, self.group, "v1", "Site", OldSite, stored=stored == "v1")
+        self.new = kubernetes.resource(self.app, self.group, "v2", "Site", NewSite, hooks=hooks, stored=stored == "v2")
         self.app.converter(self.old, self.new, up=up, down=down)
 
     @property

@@ -67,8 +67,8 @@ KUBERNETES_TYPE_MUTANTS = (
     Mutant(
         "an annotation that somebody has made stops the conversion",
         "kubernetes/_reviews.py",
-        "RecursionError, BadConversion):\n            # Anybody",
-        "RecursionError):\n            # Anybody",
+        "RecursionError, BadConversion):\n            stored",
+        "RecursionError):\n            stored",
         _REVIEWS,
         "somebody",
     ),

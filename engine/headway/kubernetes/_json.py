@@ -64,6 +64,13 @@ def body_of(cls: type[Any], payload: bytes) -> dict[str, Any]:
         raise wrong.problem() from None
 
 
+def has_oneof(cls: Any, within: frozenset[Any] = frozenset()) -> bool:
+    """Return True if a message of a class, or one within it, has a oneof."""
+    fields = () if cls in within else fields_of(cls).by_name.values()
+    inner = within | {cls}
+    return any(each.group or (each.element.message and has_oneof(each.element.message, inner)) for each in fields)
+
+
 def with_kept(source: Any, wanted: type[Any], payload: bytes) -> bytes:
     """Return a payload that was converted from the message of another class, with what was kept beside that message.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from headway.api import ProgramFailed
@@ -13,9 +15,10 @@ from headway.base import Steps, reason_text, repr_text
 from headway.errors import InvalidArgument, PayloadError
 from headway.events import ConversionFailed
 from headway.http import HttpRefusal, invalid
-from headway.kubernetes._json import with_kept
+from headway.kubernetes._json import has_oneof, with_kept
+from headway.kubernetes._merge_patch import merge_patch, patched
 from headway.kubernetes._objects import UNREADABLE, object_of, resource_of
-from headway.kubernetes._types import CORE, KubernetesType
+from headway.kubernetes._types import CORE, MAX_NAME, KubernetesType
 from headway.protobuf import decode, encode
 from headway.resource import Registry, ResourceId
 from headway.service import hooked
@@ -27,9 +30,16 @@ ADMISSION = ("admission.k8s.io/v1", "AdmissionReview")
 CONVERSION = ("apiextensions.k8s.io/v1", "ConversionReview")
 
 NEWER = "headway.dev/newer"
-"""The annotation of an object with the fields of the newer version that it was converted from, if it lacks some."""
+"""The annotation of an object with what it lacks of the newer version that it was converted from: a merge patch."""
 
-_MOST_REPORTED = 1024
+_TOO_LARGE = "too large"
+"""Stands in the annotation for what has no place there. A write of the older version is refused then."""
+
+_MOST_ANNOTATIONS = 256 << 10
+_MOST_REPORTED = 100
+_FORGOTTEN = 3600.0
+"""The seconds in which at most `_MOST_REPORTED` failed conversions are reported, because anybody may ask for one."""
+
 _OF_FIELD = re.compile(r"((?:spec|metadata)(?:\.\w+|\[[^\]\n]*\])*): (.+)", re.DOTALL)
 
 
@@ -61,7 +71,8 @@ class Reviews:
         self._registry = registry
         self._failed = failed
         self._report = report
-        self._reported: dict[tuple[ResourceId, str, str], None] = {}
+        self._reported: set[int] = set()
+        self._forgotten_at = 0.0
         self._reviews = {
             "/convert": Review(CONVERSION, self._convert),
             "/mutate": Review(ADMISSION, self._mutate),
@@ -113,7 +124,12 @@ class Reviews:
         annotations = meta["annotations"] = {**(meta.get("annotations") or {})}
         packed = source.payload_of(body)
         if (newer := annotations.pop(NEWER, None)) is not None:
-            source, packed = yield from self._restored(chain, object, packed, newer)
+            if newer == _TOO_LARGE and _is_stored(wanted) and not _is_deleted(object):
+                raise PayloadError(
+                    f"it has fields that {source.name} lacks, and cannot keep because they are too large: write it as "
+                    f"{wanted.name}"
+                )
+            source, packed = yield from self._restored(chain, object, packed, newer, version)
         if source is not wanted:
             of, to, before = source.name.version, wanted.name.version, packed
             given = decode(source.payload, before)
@@ -122,7 +138,16 @@ class Reviews:
             if chain.newer(source, wanted) is source:
                 back = yield from chain.converting(decode(wanted.payload, made.value), to, of)
                 if different_fields(given, back):
-                    annotations[NEWER] = json.dumps({"version": of, "fields": source.body_of(before)})
+                    shown = source.body_of(with_kept(given, source.payload, encode(back)))
+                    lost = {"version": of, "fields": merge_patch(shown, source.body_of(before))}
+                    annotations[NEWER] = json.dumps(lost)
+                    if sum(len(text.encode()) for each in annotations.items() for text in each) > _MOST_ANNOTATIONS:
+                        # One object must not stop every list.
+                        annotations[NEWER] = _TOO_LARGE
+                        if _is_stored(wanted):
+                            raise PayloadError(
+                                f"the fields that {wanted.name} lacks, in which it is stored, are too large"
+                            )
         fields = wanted.body_of(packed)
         if conditions is not None:
             fields.setdefault("status", {})["conditions"] = conditions
@@ -134,38 +159,43 @@ class Reviews:
     def _conversion_failed(self, object: Object, wanted: str, error: Exception) -> ResourceId:
         """Report a failed conversion, once for each version of an object: an API server repeats its question."""
         type, meta = self._type_of(object), object["metadata"]
-        id = ResourceId(type.name, str(meta.get("name", "")), namespace=str(meta.get("namespace", "")))
-        key = (id, wanted, str(meta.get("resourceVersion")))
-        if key not in self._reported:
-            self._reported[key] = None
-            if len(self._reported) > _MOST_REPORTED:
-                del self._reported[next(iter(self._reported))]
+        name, namespace = (str(meta.get(key, ""))[:MAX_NAME] for key in ("name", "namespace"))
+        id = ResourceId(type.name, name, namespace=namespace)
+        if (now := time.monotonic()) >= self._forgotten_at:
+            self._reported.clear()
+            self._forgotten_at = now + _FORGOTTEN
+        key = hash((id, wanted, str(meta.get("resourceVersion"))))
+        if key not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add(key)
             self._report(ConversionFailed(type.name, id, wanted, error))
         return id
 
-    def _restored(self, chain: VersionChain, object: Object, packed: bytes, newer: str) -> Steps[tuple[Any, bytes]]:
+    def _restored(
+        self, chain: VersionChain, object: Object, packed: bytes, newer: str, wanted: str
+    ) -> Steps[tuple[Any, bytes]]:
         """Return an object in the newer version that it was converted from, with the fields that only this one has."""
         source = self._type_of(object)
         given, of = decode(source.payload, packed), source.name.version
-        try:
+        # Anybody who writes objects can write annotations, and a converter may refuse what neither version was written
+        # with. Neither must stop every list: what is written counts.
+        with suppress(ValueError, LookupError, TypeError, PayloadError, RecursionError, BadConversion):
             stored = json.loads(newer)
             type: Any = chain.type_of(stored["version"])
-            kept, to = decode(type.payload, type.payload_of(stored["fields"])), type.name.version
+            if chain.newer(source, type) is source:
+                return source, packed
+            to = type.name.version
+            after = yield from chain.converting(given, of, to)
+            # Two arms of a oneof do not fit together. A converter may need what is the same.
+            base = {} if has_oneof(type.payload) else type.body_of(encode(after))
+            kept = decode(type.payload, type.payload_of(patched(base, stored["fields"])))
             shown = yield from chain.converting(kept, to, of)
             seen = yield from chain.converting(shown, of, to)
-        except (ValueError, LookupError, TypeError, PayloadError, RecursionError, BadConversion):
-            # Anybody who writes objects can write annotations.
-            return source, packed
-        if chain.newer(source, type) is source:
-            return source, packed
-        after = yield from chain.converting(given, of, to)
-        for steps in merges(seen, after, kept):
-            merged = yield from steps
-            if not different_fields(given, (yield from chain.converting(merged, to, of))):
-                return type, with_kept(given, type.payload, encode(merged))
-        # What is written counts.
-        lost = PayloadError(f"the fields that only {type.name} has do not fit those that were written, and are dropped")
-        self._conversion_failed(object, type.api_version, lost)
+            for steps in merges(seen, after, kept):
+                merged = yield from steps
+                if not different_fields(given, (yield from chain.converting(merged, to, of))):
+                    return type, with_kept(given, type.payload, encode(merged))
+        lost = PayloadError(f"what {NEWER} has does not fit what was written, and is dropped")
+        self._conversion_failed(object, wanted, lost)
         return source, packed
 
     # Hooks.
@@ -173,7 +203,7 @@ class Reviews:
     def _mutate(self, request: Object) -> Steps[Object]:
         object = _part(request, "object", dict)
         type = self._type_of(object)
-        if _passes(object) or type.hooks.mutate is None:
+        if _is_deleted(object) or type.hooks.mutate is None:
             return {"allowed": True}
         made = _resource(type, object, self._type_of_owner)
         if made.data is None or made.data.value == UNREADABLE:
@@ -197,7 +227,7 @@ class Reviews:
     def _validate(self, request: Object) -> Steps[Object]:
         object = _part(request, "object", dict)
         type = self._type_of(object)
-        if _passes(object) or type.hooks.validate is None:
+        if _is_deleted(object) or type.hooks.validate is None:
             return {"allowed": True}
         made = _resource(type, object, self._type_of_owner)
         yield
@@ -234,6 +264,10 @@ class Reviews:
         return found if isinstance(found, KubernetesType) else None
 
 
+def _is_stored(type: KubernetesType[Any]) -> bool:
+    return type.crd is not None and type.crd[1].stored
+
+
 def _part(of: Object, name: str, kind: type[Any]) -> Any:
     value = of.get(name)
     if not isinstance(value, kind):
@@ -241,7 +275,7 @@ def _part(of: Object, name: str, kind: type[Any]) -> Any:
     return value
 
 
-def _passes(object: Object) -> bool:
+def _is_deleted(object: Object) -> bool:
     """Return True for an object that is being deleted: no hook may keep it from losing its finalizers."""
     return "deletionTimestamp" in object["metadata"]
 

@@ -14,12 +14,13 @@ import trio
 
 from headway.api import LimitedWaits
 from headway.kubernetes._errors import Limited, Request, failed, refused
+from headway.kubernetes._merge_patch import patched
 from headway.testing.kubernetes._cluster import ModelCluster, Name, Object, Options, Target
 from headway.testing.kubernetes._fields import copied
 from headway.testing.kubernetes._kinds import Kind
 from headway.testing.kubernetes._refused import Refused, expired, invalid, not_found, of, other_uid
 from headway.testing.kubernetes._streams import Cache, Selection, Stream
-from headway.testing.kubernetes._values import Cause, json_patched, merged_patch, required, wrong
+from headway.testing.kubernetes._values import Cause, json_patched, required, wrong
 
 Params = Mapping[str, str | int | bool]
 
@@ -181,7 +182,7 @@ class ModelServer:
                 raise of(422, "Invalid", "PatchOptions.meta.k8s.io is invalid: fieldManager", causes=causes)
             return cluster.apply(target, body, options)
         if content_type == "application/merge-patch+json":
-            return cluster.update(target, lambda old: merged_patch(old, body), options)
+            return cluster.update(target, lambda old: patched(old, body), options)
         if content_type != "application/json-patch+json":
             raise of(415, "UnsupportedMediaType", f"the body of the request was in an unknown format: {content_type}")
         try:
@@ -202,14 +203,14 @@ class ModelServer:
 
     def _write_scale(self, method: str, target: Target, body: Any, options: Options) -> Any:
         before = _scale_of(self.cluster.read(target))
-        after = body if method == "PUT" else merged_patch(before, body)
+        after = body if method == "PUT" else patched(before, body)
         replicas = (after.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             raise invalid(target.kind, target.name, [wrong("spec.replicas", replicas)])
 
         def make(object: Object) -> Object:
             wanted = {key: after["metadata"][key] for key in ("uid", "resourceVersion") if key in after["metadata"]}
-            return merged_patch(object, {"spec": {"replicas": replicas}, "metadata": wanted})  # type: ignore[no-any-return]
+            return patched(object, {"spec": {"replicas": replicas}, "metadata": wanted})  # type: ignore[no-any-return]
 
         return _scale_of(self.cluster.update(target, make, options, patch=False))
 

@@ -42,19 +42,6 @@ def required(field: str) -> Cause:
     return Cause("FieldValueRequired", "Required value", field)
 
 
-def merged_patch(value: Any, patch: Any) -> Any:
-    """Return a value after a merge patch (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(value) if isinstance(value, dict) else {}
-    for key, each in patch.items():
-        if each is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged_patch(found.get(key), each)
-    return found
-
-
 def json_patched(value: Any, operations: Any) -> Any:
     """Return a value after a JSON patch of ``test``, ``add``, ``replace`` and ``remove``. Raises ValueError."""
     found = copied(value)
