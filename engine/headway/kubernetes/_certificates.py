@@ -6,7 +6,6 @@ import base64
 import datetime
 import ipaddress
 import ssl
-import tempfile
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from headway.base import utc_now
 from headway.errors import AlreadyExists, Conflict, NotFound
+from headway.kubernetes._credentials import load_certificate
 from headway.kubernetes._http import ApiServer
 
 _SKEW = datetime.timedelta(minutes=5)
@@ -93,11 +93,7 @@ def _general(name: str) -> x509.GeneralName:
 
 def _pair(certificate: bytes, key: bytes) -> Pair:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    # Python reads them from files alone. Nobody else can read this one.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(certificate + key)
-        file.flush()
-        context.load_cert_chain(file.name)
+    load_certificate(context, certificate.decode(), key.decode())
     context.set_alpn_protocols(["http/1.1"])
     return Pair(certificate, key, x509.load_pem_x509_certificate(certificate), context)
 
@@ -117,20 +113,27 @@ class SharedPairs:
         self._host = host
         self._life = life
 
-    async def read(self) -> list[Pair]:
-        """Return the valid pairs, newest first. Make a new one if there is none, or if it is time for it."""
+    async def read(self, used: Pair | None = None) -> list[Pair]:
+        """Return the valid pairs, newest first. Make a new one if there is none, or if it is time for it.
+
+        Args:
+            used: the pair in use. Somebody may have deleted or damaged it: it stays until another one has its place.
+        """
         for _ in range(_ATTEMPTS):
             try:
                 found = await self._call("GET", f"{self._path}/{self._name}")
             except NotFound:
                 found = None
-            pairs = _pairs_of(found or {})
-            newest = pairs[0] if pairs else None
-            names = {self._host} if newest is None else {self._host, *newest.names}
-            if newest is not None and names == newest.names and newest.ends_in(2 / 3) > datetime.timedelta():
-                return pairs
+            stored = pairs = _pairs_of(found or {})
+            kept = [used] if used is not None and used.is_valid else stored[:1]
+            if not {each.certificate for each in kept} <= {each.certificate for each in stored}:
+                pairs = [*stored[:1], *kept]
             # Another address of this program keeps its name.
-            pairs = [new_pair(names, self._life), *pairs[:1]]
+            names = {self._host, *(pairs[0].names if pairs else ())}
+            if not stored or names != pairs[0].names or pairs[0].ends_in(2 / 3) <= datetime.timedelta():
+                pairs = [new_pair(names, self._life), *kept]
+            elif pairs is stored:
+                return pairs
             try:
                 await self._store(found, pairs)
             except (AlreadyExists, Conflict):

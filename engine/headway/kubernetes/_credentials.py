@@ -204,20 +204,25 @@ def _context(config: ClusterConfig, texts: _Texts) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if not texts.certificate:
         return context
-    # Python loads a certificate only from a file. Only its owner may read this one.
-    with tempfile.NamedTemporaryFile("w", prefix="headway-", encoding="utf-8") as file:
-        file.write(f"{texts.certificate.rstrip()}\n{texts.key.rstrip()}\n")
-        file.flush()
-        try:
-            # Never prompt for the password of a key.
-            context.load_cert_chain(file.name, password="")
-        except (ssl.SSLError, ValueError) as error:
-            where = next((each.where for each in (config.certificate, config.plugin) if each), config.where)
-            raise InvalidArgument(
-                f"{where}: the client certificate cannot be used ({getattr(error, 'reason', None) or 'invalid PEM'}): "
-                "give a certificate in PEM form and its own key, without a password"
-            ) from error
+    try:
+        load_certificate(context, texts.certificate, texts.key)
+    except (ssl.SSLError, ValueError) as error:
+        where = next((each.where for each in (config.certificate, config.plugin) if each), config.where)
+        raise InvalidArgument(
+            f"{where}: the client certificate cannot be used ({getattr(error, 'reason', None) or 'invalid PEM'}): "
+            "give a certificate in PEM form and its own key, without a password"
+        ) from error
     return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Load a certificate and its key, as PEM. Raises SSLError or ValueError, and never prompts for a password."""
+    # Python reads them from a file alone. A Pod may have none that it can write, and no key should be on a disk.
+    in_memory = sys.platform == "linux"
+    with open(os.memfd_create("headway"), "wb") if in_memory else tempfile.NamedTemporaryFile() as file:
+        file.write(f"{certificate.rstrip()}\n{key.rstrip()}\n".encode())
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}" if in_memory else file.name, password="")
 
 
 async def _run(plugin: ExecPlugin) -> tuple[_Texts, datetime.datetime | None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -49,20 +51,31 @@ class Place(NamedTuple):
 
 def place_of(text: str) -> Place:
     """Return the place that a text names. Raises InvalidArgument."""
+    wrong = InvalidArgument(f"at={text!r} is no place of webhooks: {_FORM}")
     if found := _SERVICE.fullmatch(text):
         namespace, name, port = found[1], found[2], int(found[3] or 443)
+        if not 0 < port < 1 << 16:
+            raise wrong
         return Place(f"{name}.{namespace}.svc", service={"namespace": namespace, "name": name, "port": port})
-    parts = urlsplit(text)
-    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query or "@" in parts.netloc:
-        raise InvalidArgument(f"at={text!r} is no place of webhooks: {_FORM}")
-    if parts.hostname in ("0.0.0.0", "::"):
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname if parts.scheme == "https" and text.isascii() and parts.port != 0 else None
+    except ValueError:
+        raise wrong from None
+    if not host or parts.path.strip("/") or parts.query or "@" in parts.netloc:
+        raise wrong
+    with suppress(ValueError):
+        # In the form that a certificate has it.
+        host = str(ipaddress.ip_address(host))
+    if host in ("0.0.0.0", "::"):
         raise InvalidArgument(f"{text!r} is no address that an API server can call: give at=; {_FORM}")
-    return Place(parts.hostname, url=f"https://{parts.netloc}")
+    return Place(host, url=f"https://{parts.netloc}")
 
 
 def name_of(apps: Sequence[App], namespace: str) -> str:
     """Return the name of the configurations of a program, which belong to the cluster."""
-    return f"{namespace}-{apps[0].name}"
+    # No other namespace and app have it: neither has a dot.
+    return f"{namespace}.{apps[0].name}"
 
 
 def secret_name(apps: Sequence[App]) -> str:

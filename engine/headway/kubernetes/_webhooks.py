@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Message = MutableMapping[str, Any]
 
 _LIFE = 90 * 24 * 3600.0
+_LONGEST_LIFE = 10 * 365 * 24 * 3600.0
 _LOOK = 60.0
 """The seconds between two looks at the Secret and the configurations, at most."""
 
@@ -91,6 +92,8 @@ async def open_webhooks(
     check_trio("headway.kubernetes.open_webhooks")
     if failure_policy not in ("Fail", "Ignore"):
         raise InvalidArgument(f"failure_policy must be 'Fail' or 'Ignore', not {failure_policy!r}")
+    if not 1 <= certificate_life <= _LONGEST_LIFE:
+        raise InvalidArgument(f"certificate_life must be between 1 second and 10 years, not {certificate_life:g}")
     try:
         check_hypercorn()
         from headway.http import HttpServer, listener, listening_at
@@ -123,7 +126,7 @@ async def open_webhooks(
         told = _Told(server, pairs, crds, place, hooks)
         if not told.crds and not any(hooks(hook, bundle="")["webhooks"] for hook in HOOKS):
             raise DeclarationError("the apps have neither app.converter(...) nor kubernetes.resource(..., hooks=...)")
-        await told.read()
+        await told.read(None)
         app = _Answers(Reviews(registry, failed, report), failed)
 
         async def serve() -> None:
@@ -136,12 +139,12 @@ async def open_webhooks(
                 await trio.sleep(min(_LOOK, certificate_life / 8))
                 before = told.pair
                 try:
-                    await told.read()
+                    await told.read(before)
+                    if told.pair[:2] != before[:2]:
+                        report(CertificateRenewed(f"Secret {secret_name(apps)}"))
                     await told.tell()
-                except HeadwayError as error:
+                except (HeadwayError, OSError) as error:
                     failed("webhooks", error)
-                if told.pair.certificate != before.certificate:
-                    report(CertificateRenewed(f"Secret {secret_name(apps)}"))
 
         nursery.start_soon(bounded.report_rest, name="refused questions")
         nursery.start_soon(serve, name=f"webhooks at {address}")
@@ -185,9 +188,9 @@ class _Told:
         """The TLS context of the next connection."""
         return self.pair.context
 
-    async def read(self) -> None:
-        """Read the pairs, and choose one."""
-        pairs = await self._shared.read()
+    async def read(self, used: Pair | None) -> None:
+        """Read the pairs, and choose one. ``used`` is the one that is in use."""
+        pairs = await self._shared.read(used)
         usable = [each for each in pairs if self._place.host in each.names]
         self.pair = next((each for each in usable if each.certificate in self._trusted), usable[-1])
         self._bundle = b"".join(each.certificate for each in pairs)
