@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 import trustme
 from trio.testing import MockClock
 
+from headway.api import Interrupted
 from headway.base import WALL
 from headway.errors import HeadwayError, InvalidArgument, Unauthenticated, Unavailable
 from headway.kubernetes import _credentials
@@ -104,6 +105,22 @@ async def test_call_uses_the_token_that_was_renewed_after_it_was_refused(tmp_pat
         used = [seen.header("authorization") for seen in faulty.seen]
         assert used == ["Bearer one", "Bearer one", "Bearer two"]
         assert faulty.connections == 1
+
+
+async def test_write_that_may_be_stored_is_not_repeated_with_a_renewed_token(tmp_path: Path) -> None:
+    async def garble(connection: Connection) -> None:
+        await cast("trio.SSLStream[trio.SocketStream]", connection.stream).transport_stream.send_all(b"no TLS")
+        await stall(connection)
+
+    (tmp_path / "token").write_text("one")
+    async with faulty_server(answer(body={}), garble, answer(body={})) as faulty:
+        config = faulty.config(token=Content("its token", tmp_path / "token"))
+        async with ApiServer(config) as server:
+            await server.call("GET", PODS)
+            (tmp_path / "token").write_text("two")
+            with pytest.raises(Interrupted, match="TLS failed during POST"):
+                await server.call("POST", PODS)
+        assert [seen.method for seen in faulty.seen] == ["GET", "POST"]
 
 
 async def test_token_of_a_service_account_calls_a_real_server(

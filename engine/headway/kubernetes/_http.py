@@ -14,7 +14,7 @@ import httpx
 import trio
 
 from headway._version import VERSION
-from headway.api import Code, LimitedWaits, NotBegun
+from headway.api import Code, Interrupted, LimitedWaits, NotBegun
 from headway.base import block_nursery, without_password
 from headway.errors import HeadwayError, Unauthenticated
 from headway.kubernetes._any_json import parsed
@@ -209,7 +209,8 @@ class ApiServer:
                 await waits.wait(error)
                 continue
             except HeadwayError as error:
-                if renewed or not (isinstance(error, Unauthenticated) or tls_error(error.__cause__)):
+                retried = isinstance(error, Unauthenticated) or tls_error(error.__cause__)
+                if renewed or not retried or isinstance(error, Interrupted):
                     raise
                 refusal = error
             # Outside of the block above, so that the refusal is not the context of errors of later attempts.
