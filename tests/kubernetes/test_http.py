@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from dataclasses import replace
@@ -210,6 +211,29 @@ async def test_canceled_call_closes_its_connection() -> None:
             await faulty.arrived.wait()
             nursery.cancel_scope.cancel()
         await faulty.closed.wait()
+
+
+async def test_call_that_is_canceled_in_its_handshake_closes_its_connection() -> None:
+    begun, closed = trio.Event(), trio.Event()
+
+    async def silent(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1)
+        begun.set()
+        while await stream.receive_some():
+            pass
+        closed.set()
+
+    async with listening(silent) as port, ApiServer(ClusterConfig(f"https://127.0.0.1:{port}", "a test")) as server:
+        gc.disable()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.call, "POST", PODS)
+                await begun.wait()
+                nursery.cancel_scope.cancel()
+            with trio.fail_after(10):
+                await closed.wait()
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -173,6 +173,7 @@ class ApiServer:
                     headers=[*headers.items(), *credential.headers],
                     content=content or None,
                     timeout=httpx.Timeout(SILENCE if stream else None, connect=min(seconds / 2, _CONNECT)),
+                    extensions={"trace": _closing()},
                 )
                 built.stream = _Body(content)
                 stack.push_async_callback(client.release)
@@ -256,6 +257,19 @@ class _Client:
         if not self._users:
             with trio.CancelScope(shield=True):
                 await self.http.aclose()
+
+
+def _closing() -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+    """Return a trace of httpx that closes a connection whose TLS handshake is canceled. httpx leaves it open."""
+    opened: list[Any] = []
+
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            opened.append(info["return_value"])
+        elif event == "connection.start_tls.failed":
+            await trio.aclose_forcefully(opened[-1])
+
+    return trace
 
 
 class _Body(httpx.AsyncByteStream):
