@@ -184,12 +184,19 @@ class Engine:
             await trio.lowlevel.checkpoint()
             self._check_open()
             runs = [supervisor.run for supervisor in self._supervisors]
+            reconciled = self._reconciled()
             # Every run begins with a commit, so no run has begun at revision 0.
             revision = max(1, await self._revision())
             for each, run in zip(self._supervisors, runs, strict=False):
                 await each.wait_idle(revision, run)
-            if await self._revision() <= revision and all(each.checkpoint() >= revision for each in self._supervisors):
+            # Others may write all the time. What the controllers wrote was below the revision if they have done nothing
+            # since.
+            still = await self._revision() <= revision or self._reconciled() == reconciled
+            if still and all(each.checkpoint() >= revision for each in self._supervisors):
                 return
+
+    def _reconciled(self) -> int:
+        return sum(each.reconciled for each in self._supervisors)
 
     def _check_call(self, what: str) -> None:
         self._check_open()

@@ -274,6 +274,11 @@ class Supervisor:
             raise others from None
         return None, run
 
+    @property
+    def reconciled(self) -> int:
+        """The number of reconciles that have ended, of all its runs."""
+        return sum(self._counts.values())
+
     async def wait_idle(self, revision: int, known: Run | None) -> None:
         """Wait until the controller has no pending work up to ``revision``, through restarts if necessary.
 
