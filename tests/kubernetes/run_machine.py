@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headway.errors import StoreRolledBack
 from headway.events import RunEnded, StreamOpened
 from headway.kubernetes import _http, _watch
+from headway.run import _ownership
 from tests.helpers.contract import Witness
 from tests.helpers.kube_server import KubeServer
 from tests.kubernetes.cluster_history import ClusterHistory
@@ -34,6 +35,7 @@ PATIENCE = 120.0
 
 _SILENCE = 4.0
 _OF_BARRIER = 0.3
+_OF_CHECKPOINTS = 1.0
 
 names = st.sampled_from(["a", "b", "c"])
 members = st.sampled_from(["m1", "m2", "m3"])
@@ -68,8 +70,8 @@ class KubeRunMachine(RuleBasedStateMachine):
         if self.world.failure is not None:
             raise self.world.failure
         self.world.log.clear()
-        self._before = _http.SILENCE, _watch._PATIENCE, _watch.SMALL, _watch._MOST_LISTED
-        _http.SILENCE, _watch._PATIENCE = _SILENCE, _OF_BARRIER
+        self._before = _http.SILENCE, _watch._PATIENCE, _watch.SMALL, _watch._MOST_LISTED, _ownership.RECORD_INTERVAL
+        _http.SILENCE, _watch._PATIENCE, _ownership.RECORD_INTERVAL = _SILENCE, _OF_BARRIER, _OF_CHECKPOINTS
 
     @initialize(concurrency=st.integers(1, 3), scoped=st.booleans(), told=st.booleans(), large=st.booleans())
     def open(self, concurrency: int, scoped: bool, told: bool, large: bool) -> None:
@@ -416,6 +418,20 @@ class KubeRunMachine(RuleBasedStateMachine):
         for kind in ("pools", "members", "summaries"):
             self._of_streams(kind, lambda each: each.beginnings.extend(begins))
 
+    @precondition(lambda self: self.left > 0)
+    @rule(member=members)
+    def hide(self, member: str) -> None:
+        """Hold a watch, make a pool and delete it, and kill the process after its next checkpoint."""
+        self.left -= 1
+        self.note("hide")
+        name = f"h{self.written}"
+        self._of_streams("pools", lambda each: each.hold())
+        self._change([("pool", name, ""), ("no pool", name, "")])
+        # What waits for the held type asks for a barrier.
+        self._change([("new member", "a", member), ("no member", "a", member)])
+        self._pass(3 * _OF_CHECKPOINTS)
+        self.restart(crashes=True, same=True, changes=[], begins=[], away=0.0)
+
     @precondition(lambda self: any(each.engine is None for each in self.processes))
     @rule()
     def begin_another(self) -> None:
@@ -549,7 +565,9 @@ class KubeRunMachine(RuleBasedStateMachine):
             if isinstance(failure, Exception) and self.world.failure is None:
                 self.world.failure = failure
                 self._at_once(self._describe)
-            _http.SILENCE, _watch._PATIENCE, _watch.SMALL, _watch._MOST_LISTED = self._before
+            _http.SILENCE, _watch._PATIENCE, _watch.SMALL, _watch._MOST_LISTED, _ownership.RECORD_INTERVAL = (
+                self._before
+            )
             for each in self.processes:
                 if each.engine is not None:
                     self._end(each, crashes=False)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from headway.client import hold_lease
+from headway.client import Client, Deleted, SnapshotEnd, hold_lease
 from headway.errors import Fenced, LeaseLost, NotFound, StoreChanged
 from headway.kubernetes._leases import object_name
+from headway.kubernetes._open import open_channel
+from headway.kubernetes._watch import TypeWatch
 from headway.resource import Position
 from tests.helpers.kube_server import KubeServer
-from tests.kubernetes.connected import Program, connected
+from tests.kubernetes.connected import Program, connected, deployment
+from tests.kubernetes.gates import GatedServer
+from tests.kubernetes.test_kube_contract import until
 
 NAME = "sites/web"
 
@@ -224,3 +229,57 @@ def test_names_of_lease_objects() -> None:
     }
     assert len(names) == 16
     assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,251}[a-z0-9])?", name) for name in names)
+
+
+async def test_c6_a_checkpoint_is_below_what_may_come_late(
+    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list ends a barrier, and the stream has not brought yet what was created and deleted. Then comes a kill."""
+    program = Program()
+    scope = program.config_map.within(namespace=namespace)
+    watches: list[TypeWatch] = []
+    begin = TypeWatch.__init__
+
+    def noted(self: TypeWatch, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        watches.append(self)
+
+    monkeypatch.setattr(TypeWatch, "__init__", noted)
+    async with connected(kube, program, namespace, tmp_path) as (person, server, _):
+        gated = GatedServer(server)
+        gated.gate = trio.Event()
+        async with open_channel(gated, program.app.registry, namespace) as channel:  # type: ignore[arg-type]  # the same methods
+            client = Client(channel, program.app.registry)
+            fence = (await client.leases.raise_fence(NAME, "", number=1)).fence
+            first = await person.write(program.config_map.new("first", namespace=namespace))
+
+            async def recorded(revision: int) -> int:
+                nonlocal fence
+                await client.leases.record_checkpoint(fence, revision)
+                raised = await client.leases.raise_fence(NAME, "", term=fence.term, number=fence.number + 1)
+                fence = raised.fence
+                return raised.checkpoint
+
+            async with client.watch(scope) as events:
+                with trio.fail_after(20):
+                    while not isinstance(await anext(events), SnapshotEnd):
+                        pass
+                short = await person.write(program.config_map.new("short", namespace=namespace))
+                await person.delete(short)
+                later = await person.write(program.deployment.new("web", deployment(), namespace=namespace))
+                reached = int(later.version)
+                (watch,) = watches
+                watch.ask(reached)
+                await until(lambda: watch.frontier >= reached)
+                with trio.move_on_after(1):
+                    # A run that ends does not wait.
+                    await client.leases.record_checkpoint(fence, reached)
+                assert int(first.version) <= await recorded(0) < int(short.version)
+                # A second watch brings it, at a later revision.
+                assert await recorded(reached) < int(short.version)
+                with trio.fail_after(20):
+                    while not isinstance(event := await anext(events), Deleted):
+                        pass
+                assert (event.resource.name, event.revision > reached) == ("short", True)
+                assert await recorded(reached) < int(short.version)
+                assert await recorded(event.revision) == event.revision

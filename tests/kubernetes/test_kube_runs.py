@@ -71,6 +71,21 @@ def test_late_changes_are_mapped_and_not_twice(world: World, large: bool) -> Non
     machine.teardown()
 
 
+def test_c6_a_kill_hides_no_deletion(world: World) -> None:
+    """Before a held watch brings what was created and deleted, the process records how far it is, and is killed."""
+
+    class Machine(KubeRunMachine):
+        pass
+
+    Machine.world = world
+    machine = Machine()
+    machine.open(concurrency=2, scoped=False, told=False, large=False)
+    machine.converge()
+    machine.hide(member="m3")
+    machine.nothing_is_broken()
+    machine.teardown()
+
+
 @pytest.mark.timeout(SECONDS + 300)
 def test_contract_holds_under_faults(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     first = SEED or (random.SystemRandom().randrange(1, 10_000_000) if GIVEN else 1)

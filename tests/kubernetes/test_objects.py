@@ -19,7 +19,8 @@ from headway.kubernetes._any_json import parsed
 from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._managers import taken_over
 from headway.kubernetes._objects import merged_conditions, object_of, resource_of, revision_of
-from headway.kubernetes._watch import TypeWatch, Watched
+from headway.kubernetes._watch import TypeWatch
+from headway.kubernetes._watched import Watched
 from headway.resource import ConditionState, EndOfSnapshot, SnapshotChunk, Within, pb
 from headway.why import Ref
 from headway.why.answers._texts import id_of

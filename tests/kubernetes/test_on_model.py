@@ -25,6 +25,7 @@ from headway.testing.kubernetes import (
     end_namespaces,
 )
 from tests.kubernetes.connected import Program, deployment
+from tests.kubernetes.faulty_api import FaultyApi
 
 MERGE = "application/merge-patch+json"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -66,7 +67,7 @@ def rollouts() -> Program:
 
 
 @asynccontextmanager
-async def running(server: ModelServer | Front, program: Program) -> AsyncIterator[Engine]:
+async def running(server: ModelServer | Front | FaultyApi, program: Program) -> AsyncIterator[Engine]:
     async with (
         open_channel(server, program.app.registry, "default") as channel,  # type: ignore[arg-type]  # the same methods
         open_workers(channel, program.app) as engine,
@@ -95,6 +96,34 @@ async def test_controller_works_through_a_cut_stream(autojump_clock: MockClock, 
         assert collect_garbage(model.cluster) == 1
         await engine.wait_idle()
         assert await replicas_of(model) == {}
+
+
+async def test_c6_a_kill_hides_no_deletion(autojump_clock: MockClock, model: ModelServer) -> None:
+    """Before a held watch brings what was created and deleted, the process records how far it is, and is killed."""
+    program, seen = Program(), set[str]()
+
+    @program.app.controller(
+        manages=program.config_map, watches=[headway.watch(program.deployment, headway.mappers.owner())]
+    )
+    async def sees(_: headway.Runtime, request: headway.Request[Any]) -> None:
+        seen.add(request.id.name)
+
+    api: Any = FaultyApi([model])  # type: ignore[list-item]  # the same methods
+    async with running(api, program) as engine:
+        await engine.wait_idle()
+        api.streams("configmaps").hold()
+        await model.call("POST", MAPS, body=config_map("short"))
+        await model.call("DELETE", f"{MAPS}/short")
+        # What waits for the held type asks for a barrier.
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, **deployment()}
+        await model.call("POST", DEPLOYMENTS, body=body)
+        await engine.wait_idle()
+        assert not seen
+        await trio.sleep(8)
+        api.die()
+    async with running(model, program) as engine:
+        await engine.wait_idle()
+    assert seen == {"short"}
 
 
 async def test_controller_works_through_a_restart_and_a_failover_to_a_lagging_server(

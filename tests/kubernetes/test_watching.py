@@ -14,6 +14,7 @@ import trio
 
 from headway import kubernetes
 from headway.api import Code, NotBegun, of_call
+from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
 from headway.errors import (
     FailedPrecondition,
     HistoryCompacted,
@@ -23,13 +24,16 @@ from headway.errors import (
     StoreChanged,
     Unavailable,
 )
-from headway.kubernetes import KubernetesType, _cluster, _watch
+from headway.kubernetes import KubernetesType, _cluster, _watch, _watched
 from headway.kubernetes._objects import resource_of
-from headway.kubernetes._watch import TypeWatch, Watched
+from headway.kubernetes._open import open_channel
+from headway.kubernetes._watch import TypeWatch
+from headway.kubernetes._watched import Watched
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, Within, pb
 from tests.helpers.kube_server import KubeServer
 from tests.kubernetes.connected import Program, connected, deployment
 from tests.kubernetes.gates import GatedServer
+from tests.kubernetes.test_kube_contract import until
 
 SOON = 20.0
 
@@ -235,6 +239,45 @@ async def test_a_late_change_survives_a_new_stream(kube: KubeServer, namespace: 
         assert told(item) == [("short", False), ("short", True)]
 
 
+async def test_a_late_change_that_was_not_read_survives_a_new_stream(
+    kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C6: a stream ends before its reader has taken all. The server would send the others again, but not this one."""
+    program = Program()
+    type = program.config_map
+    scope = type.within(namespace=namespace)
+    watches: list[TypeWatch] = []
+    begin = TypeWatch.__init__
+
+    def noted(self: TypeWatch, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        watches.append(self)
+
+    monkeypatch.setattr(TypeWatch, "__init__", noted)
+    async with connected(kube, program, namespace, tmp_path) as (person, server, _):
+        gated = GatedServer(server)
+        gated.gate = gate = trio.Event()
+        async with open_channel(gated, program.app.registry, namespace) as channel:  # type: ignore[arg-type]  # the same methods
+            client = Client(channel, program.app.registry)
+            with trio.fail_after(SOON):
+                async with client.watch(scope) as events:
+                    assert isinstance(await anext(events), SnapshotEnd)
+                    await person.delete(await person.write(type.new("short", namespace=namespace)))
+                    watches[0].ask(await watches[0].position())
+                    reached = await anext(events)
+                    assert isinstance(reached, Progress)
+                    following = await person.write(type.new("next", namespace=namespace))
+                    gate.set()
+                    await until(lambda: watches[0].frontier >= int(following.version))
+                found: list[tuple[str, bool]] = []
+                async with client.watch(scope, resume_after=reached.position) as events:
+                    while ("next", False) not in found:
+                        event = await anext(events)
+                        if isinstance(event, Upserted | Deleted):
+                            found.append((event.resource.name, isinstance(event, Deleted)))
+                assert found == [("short", False), ("short", True), ("next", False)]
+
+
 async def test_a_barrier_waits_for_what_the_list_has_shown(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
     """A list says only how far the server is, and not what the stream has delivered."""
     program = Program()
@@ -332,7 +375,7 @@ async def test_a_stream_above_the_cluster_is_refused(kube: KubeServer, namespace
 async def test_a_stream_goes_on_after_the_server_has_ended_the_watch(
     kube: KubeServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_watch, "_LASTS", (1, 1))
+    monkeypatch.setattr(_watched, "_LASTS", (1, 1))
     program = Program()
     type = program.config_map
     async with connected(kube, program, namespace, tmp_path) as (client, server, _):

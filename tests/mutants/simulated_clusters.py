@@ -16,6 +16,14 @@ SIMULATED_CLUSTER_MUTANTS = (
         "skips_revisions",
     ),
     Mutant(
+        "a checkpoint is above what a stream may bring late",
+        "kubernetes/_leases.py",
+        "await self._cluster.proven(request.revision)",
+        "request.revision",
+        "kubernetes/test_on_model.py",
+        "hides",
+    ),
+    Mutant(
         "the garbage collector of a simulated cluster does nothing",
         "testing/simulation/world/_cluster.py",
         "if not self._sweeps and has_work(self.model):",

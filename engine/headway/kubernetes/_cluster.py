@@ -14,7 +14,8 @@ from headway.errors import InvalidArgument, NotFound
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._objects import PARTITION, id_path, resource_of, revision_of
 from headway.kubernetes._types import CORE, KubernetesType
-from headway.kubernetes._watch import METADATA_LIST, TypeWatch
+from headway.kubernetes._watch import SIDE_SECONDS, TypeWatch
+from headway.kubernetes._watched import METADATA_LIST
 from headway.resource import Key, Position, Registry, TypeName, Within, pb, resource_key, selected, type_name
 
 _MOST_REPLIED = 1_000
@@ -44,7 +45,7 @@ class Cluster:
         self.store_id = ""
         self._identified = 0.0
         # Watches that have ended, and when.
-        self._last: dict[tuple[TypeName, Within], tuple[float, TypeWatch]] = {}
+        self._last: dict[tuple[TypeName, Within, int], tuple[float, TypeWatch]] = {}
         self._watches: dict[TypeName, set[TypeWatch]] = {}
         # The replies to this process's own writes, which may be newer than what its watches have delivered.
         self._replied: OrderedDict[tuple[TypeName, Key], tuple[int, pb.Resource | None]] = OrderedDict()
@@ -133,14 +134,26 @@ class Cluster:
             yield
         finally:
             watches.discard(watch)
-            self._last[type.name, range] = trio.current_time(), watch
+            self._last[type.name, range, watch.read] = trio.current_time(), watch
 
-    def last_watch(self, type: KubernetesType[Any], range: Within) -> TypeWatch | None:
-        """Return the watch of these objects that has ended last, once."""
+    def last_watch(self, type: KubernetesType[Any], range: Within, read: int) -> TypeWatch | None:
+        """Return the watch of these objects that has ended last after it was read up to a revision, once."""
         now = trio.current_time()
+        _, found = self._last.pop((type.name, range, read), (now, None))
         # The others have objects in memory that nobody will ask for.
         self._last = {key: each for key, each in self._last.items() if now - each[0] < _CONTINUED}
-        return self._last.pop((type.name, range), (now, None))[1]
+        return found
+
+    async def proven(self, revision: int) -> int:
+        """Return the revision, or a lower one if a stream may still bring a change up to it. May take seconds."""
+        open = [each for of_type in self._watches.values() for each in of_type]
+        if trio.current_effective_deadline() > trio.current_time() + SIDE_SECONDS:
+            async with trio.open_nursery() as nursery:
+                for each in open:
+                    if each.sure(revision) < revision:
+                        nursery.start_soon(each.prove, revision)
+        ended = [watch for since, watch in self._last.values() if trio.current_time() - since < _CONTINUED]
+        return min([each.sure(revision) for each in (*open, *ended)], default=revision)
 
     def note(self, type: KubernetesType[Any], key: Key, revision: int, resource: pb.Resource | None) -> None:
         """Remember the state of an object at a revision, if the type is watched. None: it is not there."""

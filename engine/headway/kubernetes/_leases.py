@@ -216,14 +216,16 @@ class Leases(LeaseApi):
         if known is not None and known.store_id != self._cluster.store_id:
             raise StoreChanged(f"the cluster is now {self._cluster.store_id}, no longer {known.store_id}")
         name = _scope(fence.controller, fence.member)
+        # A run that begins there would not look for what comes late.
+        revision = await self._cluster.proven(request.revision)
         for _ in range(_ATTEMPTS):
             found = await self._read("fence", name)
             term, number, checkpoint = self._fence(found)
             if (fence.term, fence.number) < (term, number):
                 raise Fenced(f"the fence of {name} is at term {term}, number {number}: a later run has begun")
-            if checkpoint >= request.revision:
+            if checkpoint >= revision:
                 break
-            text = {_FENCE: f"{term}.{number}", _CHECKPOINT: str(request.revision)}
+            text = {_FENCE: f"{term}.{number}", _CHECKPOINT: str(revision)}
             if await self._store("fence", name, found, {}, text) is not None:
                 break
         return lease_pb.RecordSettledResponse()

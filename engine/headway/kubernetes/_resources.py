@@ -19,7 +19,8 @@ from headway.errors import (
 from headway.kubernetes._cluster import Cluster, not_found
 from headway.kubernetes._objects import resource_of
 from headway.kubernetes._types import KubernetesType
-from headway.kubernetes._watch import TypeWatch, Watched
+from headway.kubernetes._watch import TypeWatch
+from headway.kubernetes._watched import Watched
 from headway.kubernetes._writing import Writing
 from headway.resource import (
     EVENT,
@@ -119,7 +120,7 @@ class Resources(Writing, ResourceApi):
             partial(cluster.delivered, type),
             store_id,
             resume=None if resume is None else resume.revision,
-            before=cluster.last_watch(type, range),
+            before=None if resume is None else cluster.last_watch(type, range, resume.revision),
         )
         if known is not None and resume is None and (here := await watch.position()) < known.revision:
             raise StoreChanged(f"{type.name} is at {here}, but {known.revision} was known")

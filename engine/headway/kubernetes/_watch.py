@@ -10,18 +10,20 @@ Invariants:
 - No change is lost. One that comes late, at or below the frontier, is of an object that was created and deleted within
   one barrier. It is delivered at the next revision of which a watch says that nothing before it is missing, by the next
   stream if need be. So it is mapped, and undoes no state.
+- The next process is not told that all is done up to a revision below which something may still come late (`sure`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
 
-from headway.api import Code, NotBegun, of_call
-from headway.base import chance, retry_delay
+from headway.api import of_call
+from headway.base import retry_delay
 from headway.errors import (
     FailedPrecondition,
     HeadwayError,
@@ -32,11 +34,9 @@ from headway.errors import (
     StoreChanged,
     Unauthenticated,
 )
-from headway.kubernetes._any_json import parsed
-from headway.kubernetes._errors import ApiStatus, Request, refused_by
 from headway.kubernetes._http import ApiServer
-from headway.kubernetes._objects import PARTITION, revision_of
-from headway.kubernetes._types import METADATA, KubernetesType
+from headway.kubernetes._objects import revision_of
+from headway.kubernetes._watched import METADATA_LIST, Watched
 from headway.resource import (
     Bookmark,
     Change,
@@ -46,7 +46,6 @@ from headway.resource import (
     Position,
     SnapshotChunk,
     StreamItem,
-    Within,
     pb,
     resource_key,
 )
@@ -63,40 +62,15 @@ _LIGHT = 1 << 20
 
 _CHUNK = 500
 _QUEUE = 64
-_LASTS = (300, 600)
-"""The seconds after which a server ends a watch, at random, so that not all watches begin anew at once."""
-
-_SIDE_SECONDS = 3
+_DELAYS = 64
+SIDE_SECONDS = 3
 """The shortest end of a watch before which a server sends a bookmark, which it does two seconds earlier."""
 
 _PATIENCE = 2.0
 _SHORT = 0.5
 """A server that ends a watch sooner is asked again after a delay, in seconds."""
 
-METADATA_LIST = METADATA.format("List")
-
 _END = "k8s.io/initial-events-end"
-
-
-class Watched:
-    """What a watch has asked for: a type within a namespace, by names and labels.
-
-    Attributes:
-        path: the path of the collection.
-        params: the parameters that select a part of it.
-    """
-
-    def __init__(self, type: KubernetesType[Any], range: Within) -> None:
-        self.type = type
-        self.range = range
-        self.path = type.path("" if range.namespace == "*" else range.namespace)
-        labels = [f"{key}={value}" for key, value in range.metadata]
-        self.params: Mapping[str, str] = {"labelSelector": ",".join(labels)} if labels else {}
-
-    def key_of(self, meta: Mapping[str, Any]) -> Key:
-        """Return the key of an object."""
-        namespace = meta.get("namespace", "")
-        return (PARTITION if namespace else "", namespace, meta["name"])
 
 
 class TypeWatch:
@@ -106,11 +80,12 @@ class TypeWatch:
         made: makes a resource of an object, given whether it was deleted.
         store_id: the id of the cluster.
         resume: the revision after which it begins; None for a snapshot.
-        before: the last stream of the same objects, which this one may continue; None if there was none.
+        before: the last stream of the same objects, which was read up to this revision; None if there was none.
 
     Attributes:
         delivered: the objects that it has delivered and that exist.
         frontier: the revision up to which it is complete; 0 before the end of the snapshot.
+        read: the revision up to which its reader has taken what it has delivered.
     """
 
     def __init__(
@@ -130,17 +105,25 @@ class TypeWatch:
         self._store_id = store_id
         self._resume = resume
         self.delivered: dict[Key, pb.Resource] = {}
-        self.frontier = resume or 0
+        self.frontier = self.read = resume or 0
         # True if `delivered` has all objects that exist at the frontier.
         self._whole = resume is None
         # How far the open watch is. Revisions above it that a second watch has delivered, and late changes.
         self._main = self.frontier
         self._seen: set[int] = set()
         self._late: list[Change] = []
-        if before is not None and before.frontier == resume:
+        # How far a watch is, this one or a second one. The first of the changes that came late, and when they went on.
+        self._proven = self.frontier
+        self._delayed: deque[tuple[int, int]] = deque(maxlen=_DELAYS)
+        # What its reader has not taken, and what that of the last stream has not.
+        self._unread: deque[StreamItem | HeadwayError] = deque()
+        self._owed: list[StreamItem | HeadwayError] = []
+        if before is not None:
             # It goes on where the last one stood, which may be below the frontier.
-            self.delivered, self._whole = before.delivered, before._whole
+            self.delivered, self._whole, self.frontier = before.delivered, before._whole, before.frontier
             self._main, self._seen, self._late = before._main, before._seen, before._late
+            self._proven, self._delayed = before._proven, before._delayed
+            self._owed = [each for each in (*before._owed, *before._unread) if not isinstance(each, HeadwayError)]
         # When a larger list may be made again.
         self._rested = 0.0
         self._chunk: list[pb.Resource] = []
@@ -150,7 +133,9 @@ class TypeWatch:
         self._live = trio.Event()
         self._asked = trio.Event()
         self._progress = trio.Event()
-        self._send, self._receive = trio.open_memory_channel[StreamItem | HeadwayError](_QUEUE)
+        self._doubted = trio.Event()
+        self._to_prove = 0
+        self._reader, self._full = trio.lowlevel.ParkingLot(), trio.lowlevel.ParkingLot()
 
     @asynccontextmanager
     async def items(self) -> AsyncIterator[AsyncIterator[StreamItem]]:
@@ -159,6 +144,7 @@ class TypeWatch:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run, self._follow, name=f"watching {self._type.name}")
             nursery.start_soon(self._run, self._answer, name=f"barriers of {self._type.name}")
+            nursery.start_soon(self._run, self._read_late, name=f"late changes of {self._type.name}")
             try:
                 yield self
             except Exception as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
@@ -171,16 +157,29 @@ class TypeWatch:
         return self
 
     async def __anext__(self) -> StreamItem:
-        item = await self._receive.receive()
+        await trio.lowlevel.checkpoint()
+        while not self._unread:
+            await self._reader.park()
+        item = self._unread.popleft()
+        self._full.unpark_all()
         if isinstance(item, HeadwayError):
             raise item
+        if not isinstance(item, SnapshotChunk):
+            self.read = item.changes[-1].revision if isinstance(item, Changes) else item.position.revision
         return item
+
+    async def _send(self, item: StreamItem | HeadwayError) -> None:
+        """Add an item, also if this is canceled, and wait while there are many."""
+        self._unread.append(item)
+        self._reader.unpark()
+        while len(self._unread) > _QUEUE:
+            await self._full.park()
 
     async def _run(self, task: Any) -> None:
         try:
             await task()
         except HeadwayError as error:
-            await self._send.send(error)
+            await self._send(error)
 
     async def ask_now(self) -> None:
         """Let the stream become complete up to the current revision soon."""
@@ -192,6 +191,23 @@ class TypeWatch:
             self._wanted = wanted
             self._asked.set()
 
+    def sure(self, revision: int) -> int:
+        """Return the revision, or a lower one if its reader has not been told of all changes up to it.
+
+        A list that ends a barrier does not tell what came and went.
+        """
+        doubts = [(each.revision, self.frontier) for each in self._late]
+        doubts += [*self._delayed, (self._proven + 1, self.frontier)]
+        return min([revision, *(first - 1 for first, last in doubts if first <= revision <= last)])
+
+    async def prove(self, revision: int) -> None:
+        """Let a second watch bring what may come late up to a revision, and wait for it, but for seconds only."""
+        self._to_prove = max(self._to_prove, min(revision, self.frontier))
+        self._doubted.set()
+        with trio.move_on_after(SIDE_SECONDS):
+            while self._proven < self._to_prove:
+                await self._progress.wait()
+
     # The open watch.
 
     async def _follow(self) -> None:
@@ -202,10 +218,13 @@ class TypeWatch:
         while True:
             # A server ends each watch after some minutes. Meanwhile it may have been restarted on older data.
             began = trio.current_time()
-            async with self._open(self._main) as events:
+            async with self._watched.opened(self._server, self._main) as events:
                 if not self._live.is_set():
                     # Only now, because its reader takes the stream for one that works, and tries the next one at once.
-                    await self._send.send(Bookmark(self._position(self.frontier), resumed=True))
+                    self._unread.append(Bookmark(self._position(self.read), resumed=True))
+                    self._unread.extend(self._owed)
+                    self._owed.clear()
+                    self._reader.unpark()
                     self._live.set()
                 async for kind, object in events:
                     await self._take(kind, object)
@@ -230,7 +249,7 @@ class TypeWatch:
 
     async def _snapshot_and_follow(self) -> None:
         try:
-            async with self._open(None) as events:
+            async with self._watched.opened(self._server, None) as events:
                 async for kind, object in events:
                     if await self._snapshot(kind, object):
                         self._main = self.frontier
@@ -269,14 +288,14 @@ class TypeWatch:
             self.delivered[resource_key(resource)] = resource
             if len(self._chunk) >= _CHUNK:
                 chunk, self._chunk, self._began = self._chunk, [], True
-                await self._send.send(SnapshotChunk(chunk))
+                await self._send(SnapshotChunk(chunk))
 
     async def _end_snapshot(self, revision: int) -> None:
         if self._chunk:
-            await self._send.send(SnapshotChunk(self._chunk))
+            await self._send(SnapshotChunk(self._chunk))
             self._chunk = []
-        self.frontier = revision
-        await self._send.send(EndOfSnapshot(self._position(revision)))
+        self.frontier = self._proven = revision
+        await self._send(EndOfSnapshot(self._position(revision)))
         self._live.set()
         self._moved()
 
@@ -294,33 +313,15 @@ class TypeWatch:
         self._main = revision_of(found["metadata"].get("resourceVersion"))
         await self._end_snapshot(self._main)
 
-    @asynccontextmanager
-    async def _open(
-        self, after: int | None, seconds: int = 0
-    ) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
-        """Open a watch after a revision, or with a snapshot, and yield its events."""
-        begin = (
-            {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-            if after is None
-            else {"resourceVersion": str(after)}
-        )
-        params = {
-            **self._watched.params,
-            **begin,
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(seconds or int(chance.uniform(*_LASTS))),
-        }
-        path, opened = self._watched.path, self._server.watch(self._watched.path, params, accept=self._type.accept())
-        async with opened as lines, aclosing(_events(lines, path)) as events:
-            yield events
-
     async def _take(self, kind: str, object: dict[str, Any]) -> None:
         """Deliver an event of the open watch."""
         revision = revision_of(object["metadata"].get("resourceVersion"))
         self._main = max(self._main, revision)
+        self._proven = max(self._proven, revision)
         if kind == "BOOKMARK":
             self._seen = {each for each in self._seen if each > revision}
             await self._reach(revision)
+            self._moved()
         elif revision in self._seen:
             self._seen.discard(revision)
         else:
@@ -344,7 +345,7 @@ class TypeWatch:
         else:
             self.delivered[key] = resource
         self.frontier = revision
-        await self._send.send(Changes([*self._taken_late(revision), change]))
+        await self._send(Changes([*self._taken_late(revision), change]))
         self._moved()
 
     async def _reach(self, revision: int, *, flush: bool = True) -> None:
@@ -354,11 +355,13 @@ class TypeWatch:
             late = self._taken_late(revision) if flush else []
             if late:
                 late[-1] = late[-1]._replace(more=False)
-            await self._send.send(Changes(late) if late else Bookmark(self._position(revision)))
+            await self._send(Changes(late) if late else Bookmark(self._position(revision)))
             self._moved()
 
     def _taken_late(self, revision: int) -> list[Change]:
         late, self._late = self._late, []
+        if late:
+            self._delayed.append((min(each.revision for each in late), revision - 1))
         return [each._replace(revision=revision, more=True) for each in late]
 
     def _resource(self, object: dict[str, Any], *, deleted: bool = False) -> pb.Resource | None:
@@ -415,16 +418,31 @@ class TypeWatch:
             if not patience.cancelled_caught:
                 await self._reach(here, flush=False)
                 return
-        async with self._open(self._main, _SIDE_SECONDS) as events:
+        await self._read_aside(lambda: self.frontier >= here and not self._late)
+
+    async def _read_aside(self, enough: Callable[[], bool]) -> None:
+        """Deliver what a second watch brings, until that is enough or it ends."""
+        async with self._watched.opened(self._server, self._main, SIDE_SECONDS) as events:
             async for kind, object in events:
                 revision = revision_of(object["metadata"].get("resourceVersion"))
+                self._proven = max(self._proven, revision)
                 if kind == "BOOKMARK":
                     await self._reach(revision)
                 elif revision > self._main and revision not in self._seen:
                     self._seen.add(revision)
                     await self._change(kind, object, revision)
-                if self.frontier >= here and not self._late:
+                self._moved()
+                if enough():
                     return
+
+    async def _read_late(self) -> None:
+        while True:
+            await self._doubted.wait()
+            self._doubted = trio.Event()
+            if self._proven < self._to_prove:
+                # If it fails, a lower revision is recorded.
+                with suppress(HeadwayError):
+                    await self._read_aside(lambda: self._proven >= self._to_prove)
 
     def _listed(self) -> int:
         """Return how many objects the next barrier lists: all of them while that is cheap, else one."""
@@ -450,16 +468,3 @@ class TypeWatch:
                     HistoryCompacted(f"{self._type.name} {key[2]} was restored from before {known.version}: begin anew")
                 )
         return all(key in there or int(each.version) > here for key, each in delivered.items())
-
-
-async def _events(lines: AsyncIterator[bytes], path: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-    """Yield the events of a watch. Raises the error that one of them is."""
-    async for line in lines:
-        try:
-            event = parsed(line)
-        except ValueError:
-            # Without its text, which may be long or secret.
-            raise NotBegun(Code.UNAVAILABLE, f"an event of the watch of {path} is no JSON") from None
-        if event["type"] == "ERROR":
-            raise refused_by(ApiStatus(event["object"], 500), Request("GET", path, "the API server"))
-        yield event["type"], event["object"]
