@@ -500,6 +500,9 @@ class KubeRunMachine(RuleBasedStateMachine):
                 each.pools.pause = 0.0
                 if each.api is not None:
                     each.api.heal()
+                if each.engine is not None:
+                    # The other process may have found only now that the store was put back.
+                    each.engine.accept_store()
 
         self._at_once(heal)
         self.let_late_calls_arrive()
@@ -509,18 +512,21 @@ class KubeRunMachine(RuleBasedStateMachine):
     def converge(self) -> None:
         """End all faults, and check that the controller recovers."""
         self._free_of_faults()
+        assert self.world.call(self._recovers), "C6: no process has done everything"
 
-        def recovered() -> bool:
-            self.record.catch_up()
-            last = self.record.commits[-1].revision
-            for each in self.processes:
-                if each.settled >= last:
-                    self._compare(each)
-                    return True
-            return False
-
-        # `Engine.wait_idle` would also wait until all other writers of the cluster pause.
-        self._until(recovered, "C6: no process has done everything")
+    async def _recovers(self) -> bool:
+        with trio.move_on_after(PATIENCE):
+            while True:
+                if (process := self.running) is not None and process.engine is not None:
+                    with trio.move_on_after(PATIENCE / 2) as waiting:
+                        await process.engine.wait_idle()
+                    assert not waiting.cancelled_caught, f"wait_idle does not return: {process.engine.status()}"
+                    self.record.catch_up()
+                    if process.settled >= self.record.commits[-1].revision:
+                        self._compare(process)
+                        return True
+                await trio.sleep(0.05)
+        return False
 
     def _compare(self, process: Process) -> None:
         process.witness.last_changes_were_seen()

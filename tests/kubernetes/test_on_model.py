@@ -15,6 +15,7 @@ from trio.testing import MockClock
 import headway
 from headway.engine import Engine, open_workers
 from headway.errors import Conflict, HeadwayError, HistoryCompacted, NotFound
+from headway.events import DeletionsUnknown, Report, ignore
 from headway.kubernetes._errors import ApiStatus, Request, refused_by
 from headway.kubernetes._open import open_channel
 from headway.testing.kubernetes import (
@@ -67,10 +68,12 @@ def rollouts() -> Program:
 
 
 @asynccontextmanager
-async def running(server: ModelServer | Front | FaultyApi, program: Program) -> AsyncIterator[Engine]:
+async def running(
+    server: ModelServer | Front | FaultyApi, program: Program, report: Report = ignore
+) -> AsyncIterator[Engine]:
     async with (
         open_channel(server, program.app.registry, "default") as channel,  # type: ignore[arg-type]  # the same methods
-        open_workers(channel, program.app) as engine,
+        open_workers(channel, program.app, report=report) as engine,
     ):
         yield engine
 
@@ -124,6 +127,44 @@ async def test_c6_a_kill_hides_no_deletion(autojump_clock: MockClock, model: Mod
     async with running(model, program) as engine:
         await engine.wait_idle()
     assert seen == {"short"}
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_start_soon_after_a_change_of_a_crd_knows_all_deletions(
+    autojump_clock: MockClock, model: ModelServer, killed: bool
+) -> None:
+    """The change ends the history of its type alone. The checkpoint must be above it for all types."""
+    program, unknown = Program(), list[object]()
+
+    @program.app.controller(
+        manages=program.config_map, watches=[headway.watch(program.deployment, headway.mappers.owner())]
+    )
+    async def fails(_: headway.Runtime, __: headway.Request[Any]) -> None:
+        raise ValueError
+
+    def report(event: object) -> None:
+        if isinstance(event, DeletionsUnknown):
+            unknown.append(event)
+
+    await model.call("POST", MAPS, body=config_map("web"))
+    api: Any = FaultyApi([model])  # type: ignore[list-item]  # the same methods
+    async with running(api, program, report):
+        await trio.sleep(12)
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, **deployment()}
+        await model.call("POST", DEPLOYMENTS, body=body)
+        await model.call("DELETE", f"{DEPLOYMENTS}/web")
+        # A definition is an object of another type.
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web"}}
+        await model.call("POST", "/api/v1/namespaces/default/secrets", body=secret)
+        model.cache.evict(model.target(MAPS).kind)
+        model.cut(model.target(MAPS).kind)
+        await trio.sleep(10)
+        if killed:
+            api.die()
+    async with running(model, program, report):
+        # It waits for the lease of the first, and then reads what was deleted.
+        await trio.sleep(30)
+    assert not unknown
 
 
 async def test_controller_works_through_a_restart_and_a_failover_to_a_lagging_server(

@@ -235,9 +235,18 @@ RUN_MUTANTS = (
     Mutant(
         "a checkpoint is recorded although keys are pending",
         "run/_ownership.py",
-        "checkpoint = run.mapped() if self.is_idle() else 0",
+        "checkpoint = run.mapped() if done else 0",
         "checkpoint = run.mapped()",
-        MACHINE,
+        "run/test_starts_and_ends.py",
+        "begins_with",
+    ),
+    Mutant(
+        "a run that ends records a checkpoint above deletions of a type that it has begun to watch",
+        "run/_ownership.py",
+        "self._record(run, self.is_idle())",
+        "self._record(run, self._owes_no_deletion(run))",
+        "run/test_contract_of_watches.py",
+        "c6_changes_of_the_new_type",
     ),
     Mutant(
         "a checkpoint is recorded although a cache may have missed a deletion",

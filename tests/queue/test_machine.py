@@ -171,6 +171,8 @@ def test_pending_keys_exclude_only_scheduled_ones() -> None:
     queue.add_after("delayed", "later", 9.0, 0.0)
     assert sorted(queue.owed()) == ["failed", "hand", "ready"]
     assert queue.scheduled() == {"requeued": 7.0, "delayed": 9.0}
+    assert queue.owes_only({"failed", "hand", "ready", "other"})
+    assert not any(queue.owes_only({"failed", "hand", "ready", "delayed"} - {key}) for key in queue.owed())
 
 
 def test_statistics_count_every_state() -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 import headway
 from headway import events
 from headway.cache import Applied
+from headway.client import LeaseClient
 from headway.mapper import MapQueue
 from headway.resource import TypeName
 from headway.run import RECORD_INTERVAL
 from headway.run._mapping import RunMapping
 from headway.run._mapping_retries import STEP, TURN
 from headway.run._owed import add_start
+from headway.testing import Fault
 from tests.helpers.pools import Member
 from tests.helpers.resources import ACCOUNT, TEAM, key, stored
 from tests.helpers.rig import Rig
@@ -143,6 +146,49 @@ async def test_run_records_its_checkpoint_when_it_ends(autojump_clock: MockClock
     async with second.open():
         await second.wait_idle()
     assert second.names == []
+
+
+@pytest.mark.parametrize("stuck", ["a", "never-was"])
+async def test_c6_work_that_the_next_run_begins_with_holds_back_no_checkpoint(
+    autojump_clock: MockClock, stuck: str
+) -> None:
+    """A key without a resource is known from the history of deletions alone."""
+    first = Rig(autojump_clock)
+    first.pools.pauses = {stuck: 1e6}
+    async with first.open() as engine:
+        await first.wait_idle()
+        await first.write_pool("a")
+        await engine.client.apply(first.pools.member.new("m", Member(pool="never-was")))
+        await engine.client.delete(first.pools.member.id("m"))
+        await trio.sleep(RECORD_INTERVAL * 1.5)
+    second = Rig(autojump_clock, store=first.store)
+    async with second.open():
+        await second.wait_idle()
+    assert set(second.names) == {"a", stuck}
+
+
+async def test_checkpoint_that_the_run_itself_has_overtaken_does_not_end_it(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run raises its fence to resolve a write, while the record of a checkpoint is on its way."""
+    rig = Rig(autojump_clock, deadline=RECORD_INTERVAL + 1)
+    record, resolved = LeaseClient.record_checkpoint, trio.Event()
+
+    async def late(self: LeaseClient, *arguments: Any) -> None:
+        await resolved.wait()
+        await record(self, *arguments)
+
+    monkeypatch.setattr(LeaseClient, "record_checkpoint", late)
+    async with rig.open():
+        await rig.wait_idle()
+        rig.channel.writes(Fault.SILENT)
+        await rig.write_pool("a")
+        await rig.write_member("m", "a")
+        await rig.wait_idle()
+        assert rig.witness.events_of(events.WriteResolved)
+        resolved.set()
+        await trio.sleep(RECORD_INTERVAL)
+        assert not rig.witness.events_of(events.RunEnded)
 
 
 async def test_run_that_leaves_many_changes_lets_other_tasks_run() -> None:

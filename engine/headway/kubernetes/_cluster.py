@@ -144,6 +144,17 @@ class Cluster:
         self._last = {key: each for key, each in self._last.items() if now - each[0] < _CONTINUED}
         return found
 
+    def begins(self, type: KubernetesType[Any], range: Within, revision: int) -> None:
+        """Note that a stream has begun with a snapshot, which replaces what earlier ones have not delivered.
+
+        The history before it may be gone, as after a change of a CRD. A checkpoint is above that once the other types
+        are complete up to there, too.
+        """
+        self._last = {key: each for key, each in self._last.items() if key[:2] != (type.name, range)}
+        for each in (each for of_type in self._watches.values() for each in of_type):
+            if each.frontier:
+                each.ask(revision)
+
     async def proven(self, revision: int) -> int:
         """Return the revision, or a lower one if a stream may still bring a change up to it. May take seconds."""
         open = [each for of_type in self._watches.values() for each in of_type]

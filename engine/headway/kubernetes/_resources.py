@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -127,12 +127,17 @@ class Resources(Writing, ResourceApi):
         with cluster.watched(type, range, watch):
             async with watch.items() as items:
                 call.ask = watch.ask
-                async with aclosing(_begun(items, request, call, watch)) as begun:
+                begins = partial(cluster.begins, type, range)
+                async with aclosing(_begun(items, request, call, watch, begins)) as begun:
                     yield begun
 
 
 async def _begun(
-    items: AsyncIterator[StreamItem], request: pb.WatchListRequest, call: Call, watch: TypeWatch
+    items: AsyncIterator[StreamItem],
+    request: pb.WatchListRequest,
+    call: Call,
+    watch: TypeWatch,
+    begins: Callable[[int], None],
 ) -> AsyncGenerator[Any, None]:
     """Yield the items of a stream, after the confirmation of a scope, up to the end of the snapshot if wanted."""
     if request.metadata_filter:
@@ -142,8 +147,10 @@ async def _begun(
         await watch.ask_now()
     async for item in items:
         yield item
-        if request.snapshot_only and isinstance(item, EndOfSnapshot):
-            return
+        if isinstance(item, EndOfSnapshot):
+            if request.snapshot_only:
+                return
+            begins(item.position.revision)
 
 
 class _Asked:

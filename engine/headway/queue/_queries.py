@@ -1,5 +1,6 @@
 """What the work queue says of its keys. Nothing here changes it."""
 
+from collections.abc import Container
 from typing import Generic
 
 from headway.queue._backoff import Backoff
@@ -29,6 +30,10 @@ class QueueQueries(Generic[K, R]):
     def is_idle(self) -> bool:
         """Return True if no key is pending: none is ready, in hand or backing off after a failure."""
         return len(self._entries) == len(self._delays) - self._backing_off
+
+    def owes_only(self, keys: Container[K]) -> bool:
+        """Return True if every pending key is one of these. This visits them."""
+        return all(key in keys or entry.state == "scheduled" for key, entry in self._entries.items())
 
     def owed(self) -> list[K]:
         """Return the keys whose last change has not been acted on, which a run that ends now leaves undone."""

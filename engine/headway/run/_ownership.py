@@ -1,7 +1,7 @@
 """The ownership of keys: which keys of a controller this process reconciles, and under which fence.
 
 A run is the same for every placement. Its *ownership* has the work queue, decides which keys enter it at the start, and
-records in the store the revision up to which no work is pending. `EveryKey` owns all keys under the run's fence. A
+records in the store the revision up to which no deletion is pending. `EveryKey` owns all keys under the run's fence. A
 `headway.controller.Division` makes another one.
 """
 
@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from headway.client import HeldLease, LeaseClient, RunFence, Writes
 from headway.controller import Definition, Reconciler
-from headway.errors import HeadwayError, RemoteError
+from headway.errors import Fenced, HeadwayError, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import BACKLOG, RankedQueue, WaitingQueue, WorkQueue
 from headway.reconcile import Fence, Reason, Runtime
@@ -30,6 +30,7 @@ from headway.run._owed import add_start
 from headway.run._priming import Deletions, RunCaches
 
 RECORD_INTERVAL = 5.0
+_MOST_VISITED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +155,32 @@ class EveryKey(Ownership):
         while True:
             await trio.sleep(RECORD_INTERVAL)
             try:
-                await self._record(run)
+                await self._record(run, self._owes_no_deletion(run))
             except RemoteError as error:
                 run.report(CallDelayed(run.definition.full_name, "RecordSettled", error, RECORD_INTERVAL))
+
+    def _owes_no_deletion(self, run: PrimedRun) -> bool:
+        """Return True if every pending key is one that the next run begins with, whatever the history has."""
+        managed = run.caches.subscriptions[run.definition.manages.name].store.entries
+        return self.is_idle() or (len(managed) <= _MOST_VISITED and self.machine.owes_only(managed))
 
     @override
     async def end(self, run: PrimedRun) -> None:
         with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):
-            await self._record(run)
+            # A key in hand may have added a watch, so that the next run looks for deletions of another type.
+            await self._record(run, self.is_idle())
 
-    async def _record(self, run: PrimedRun) -> None:
-        """Record in the store the revision up to which no work is pending (C6, across runs)."""
-        checkpoint = run.mapped() if self.is_idle() else 0
+    async def _record(self, run: PrimedRun, done: bool) -> None:
+        """Record in the store the revision up to which no deletion is pending (C6, across runs)."""
+        checkpoint = run.mapped() if done else 0
         if run.lease is not None and not run.lease.held:
             return
-        if checkpoint > self._recorded and run.writes.fence is not None:
-            await run.leases.record_checkpoint(run.writes.fence, checkpoint, run.caches.known)
-            self._recorded = checkpoint
+        if checkpoint > self._recorded and (fence := run.writes.fence) is not None:
+            try:
+                await run.leases.record_checkpoint(fence, checkpoint, run.caches.known)
+            except Fenced:
+                # The run itself raises its fence to resolve a write.
+                if run.hold() is None and run.writes.fence == fence:
+                    raise
+            else:
+                self._recorded = checkpoint
