@@ -200,8 +200,8 @@ def test_garbage_stays_for_as_long_as_the_fault_says() -> None:
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(5.0, "done"), (60.0, "canceled")])
 def test_call_waits_for_a_throttled_server_until_its_lease_ends(seconds: float, outcome: str) -> None:
-    result = run(created, f"throttled(2, {seconds})")
-    struck = next(each for each in result.trace.steps if each.number == 2)
+    result = run(created, f"throttled(1, {seconds})")
+    struck = next(each for each in result.trace.steps if each.number == 1)
     assert struck.outcome == outcome
     made = next(each for each in result.trace.commits if each.kind[1] == "Deployment")
     assert seconds <= made.at < seconds + 30
@@ -213,7 +213,7 @@ def test_watches_lag_after_a_failover_and_reads_do_not() -> None:
         await site(world)
         await site(world, "web:2")
 
-    late = run(twice, "fail_over(2, 50.0)")
+    late = run(twice, "fail_over(1, 50.0)")
     received = [each for each in late.trace.entries if isinstance(each, simulation.Delivered)]
     stored = next(each for each in late.trace.commits if each.kind[1] == "Deployment" and each.what == "created")
     assert next(each.at for each in received if each.what == "blog stored" and each.kind[1] == "Deployment") == 50.0
@@ -245,7 +245,7 @@ def test_creation_that_is_stored_after_the_object_was_deleted_again_is_not_count
         await world.sleep(40)
         await world.wait_idle()
 
-    result = run(scenario, "commit_late(2, 30.0)")
+    result = run(scenario, "commit_late(1, 30.0)")
     made = [each for each in result.trace.commits if each.kind[1] == "Deployment" and each.what == "created"]
     assert [(each.at, each.by) for each in made] == [(0.0, "sites"), (30.0, "")]
     assert not result.end

@@ -118,7 +118,8 @@ ONCE_SURVIVED = (
         "a run records no checkpoint when it ends",
         "run/_ownership.py",
         "        with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):\n"
-        "            # A key in hand may have added a watch, so that the next run looks for deletions of another type.\n"
+        "            # A key in hand may have added a watch, so that the next run looks for deletions of "
+        "another type.\n"
         "            await self._record(run, self.is_idle())\n",
         "        pass\n",
         "run/test_starts_and_ends.py",

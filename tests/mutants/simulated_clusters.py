@@ -24,6 +24,22 @@ SIMULATED_CLUSTER_MUTANTS = (
         "hides",
     ),
     Mutant(
+        "an apply that leaves out a field that it owns makes no call",
+        "kubernetes/_managers.py",
+        'inner.keys() == {f"f:{name}" for name in wanted} and all(',
+        "all(",
+        "kubernetes/test_applied.py",
+        "changes_nothing",
+    ),
+    Mutant(
+        "an apply makes no call by the owned fields of another version",
+        "kubernetes/_applied.py",
+        "if version != known.version or verb.manager",
+        "if verb.manager",
+        "kubernetes/test_applied.py",
+        "known_version",
+    ),
+    Mutant(
         "the garbage collector of a simulated cluster does nothing",
         "testing/simulation/world/_cluster.py",
         "if not self._sweeps and has_work(self.model):",

@@ -1,39 +1,90 @@
-"""What a process has applied last to each object, so that the same apply again needs no call."""
+"""What is known of applies, of this process and of earlier ones, so that one that changes nothing needs no call."""
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
+from headway.kubernetes._managers import applied_by, changes_nothing
+from headway.kubernetes._objects import object_of
 from headway.kubernetes._types import KubernetesType
-from headway.resource import pb
+from headway.kubernetes._verbs import Verb
+from headway.resource import Key, TypeName, pb
 
 _MOST_APPLIED = 10_000
+_MOST_TEXTS = 1_000
+
+Name = tuple[TypeName, Key]
 
 
-class LastApplied:
-    """What was applied last to each object. The same again needs no call while the object has not changed since."""
+class Applied:
+    """What was applied last to each object, and which of its fields a controller owns by apply."""
 
     def __init__(self) -> None:
-        self._last: OrderedDict[object, tuple[object, pb.Resource]] = OrderedDict()
+        self._last: OrderedDict[Name, tuple[Verb, dict[str, Any], pb.Resource]] = OrderedDict()
+        # The version of an object, and the fields that each controller owned then. Many objects share the texts.
+        self._owned: dict[Name, tuple[str, dict[str, str]]] = {}
+        self._texts: dict[str, str] = {}
 
-    def note(self, key: object, asked: object, stored: pb.Resource) -> None:
+    def note(self, name: Name, verb: Verb, object: dict[str, Any], stored: pb.Resource) -> None:
         """Remember an apply and what it has stored."""
-        self._last[key] = asked, stored
-        self._last.move_to_end(key)
+        self._last[name] = verb, object, stored
+        self._last.move_to_end(name)
         if len(self._last) > _MOST_APPLIED:
             self._last.popitem(last=False)
 
-    def holds(self, type: KubernetesType[Any], key: object, asked: object, known: pb.Resource) -> bool:
-        """Return True if the same was applied, and nothing but the status has changed since."""
-        before, stored = self._last.get(key, (None, None))
-        if stored is None or before != asked or stored.id != known.id:
+    def saw(self, type: KubernetesType[Any], name: Name, meta: Mapping[str, Any], *, deleted: bool) -> None:
+        """Remember who owns which fields of an object that a stream has delivered."""
+        found = {} if deleted else applied_by(meta.get("managedFields") or (), type.api_version)
+        if not found:
+            self._owned.pop(name, None)
+            return
+        if len(self._texts) > _MOST_TEXTS:
+            self._texts.clear()
+        shared = {manager: self._texts.setdefault(text, text) for manager, text in found.items()}
+        self._owned[name] = meta["resourceVersion"], shared
+
+    def holds(
+        self, type: KubernetesType[Any], name: Name, verb: Verb, object: dict[str, Any], known: pb.Resource
+    ) -> bool:
+        """Return True if an apply would change nothing of the known state. Return False in doubt."""
+        if name in self._last and self._was_last(type, name, verb, object, known):
+            return True
+        version, owned = self._owned.get(name, ("", {}))
+        if version != known.version or verb.manager not in owned:
             return False
-        return known.version == stored.version or (
-            known.metadata == stored.metadata
-            and known.owner == stored.owner
-            and _without_status(type, known) == _without_status(type, stored)
-        )
+        fields = json.loads(owned[verb.manager])
+        if not changes_nothing(fields, _applied_part(object), _applied_part(object_of(type, known))):
+            return False
+        self.note(name, verb, object, known)
+        return True
+
+    def _was_last(
+        self, type: KubernetesType[Any], name: Name, verb: Verb, object: dict[str, Any], known: pb.Resource
+    ) -> bool:
+        """Return True if the same was applied, and nothing but the status has changed since."""
+        *asked, stored = self._last[name]
+        if asked != [verb, object] or stored.id != known.id:
+            return False
+        return known.version == stored.version or is_same(type, known, stored)
+
+
+def is_same(type: KubernetesType[Any], known: pb.Resource, stored: pb.Resource) -> bool:
+    """Return True if two states of an object differ in nothing but the status."""
+    return (
+        known.metadata == stored.metadata
+        and known.owner == stored.owner
+        and _without_status(type, known) == _without_status(type, stored)
+    )
+
+
+def _applied_part(object: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an object that an apply can own."""
+    meta = {name: each for name, each in object["metadata"].items() if name not in ("name", "namespace")}
+    part = {name: each for name, each in object.items() if name not in ("apiVersion", "kind", "metadata")}
+    return {**part, "metadata": meta} if meta else part
 
 
 def _without_status(type: KubernetesType[Any], resource: pb.Resource) -> dict[str, Any]:

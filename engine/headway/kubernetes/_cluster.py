@@ -11,6 +11,7 @@ import trio
 
 from headway.api import of_call
 from headway.errors import InvalidArgument, NotFound
+from headway.kubernetes._applied import Applied
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._objects import PARTITION, id_path, resource_of, revision_of
 from headway.kubernetes._types import CORE, KubernetesType
@@ -35,6 +36,7 @@ class Cluster:
         server: the API server.
         registry: the types of the program.
         store_id: the uid of the namespace kube-system, which stands for the cluster; empty before `identify`.
+        applied: what is known of applies.
     """
 
     def __init__(self, server: ApiServer, registry: Registry, namespace: str, *, only_namespace: bool = False) -> None:
@@ -43,6 +45,7 @@ class Cluster:
         self.namespace = namespace
         self._everywhere = namespace if only_namespace else "*"
         self.store_id = ""
+        self.applied = Applied()
         self._identified = 0.0
         # Watches that have ended, and when.
         self._last: dict[tuple[TypeName, Within, int], tuple[float, TypeWatch]] = {}
@@ -114,6 +117,7 @@ class Cluster:
         meta = object["metadata"]
         namespace = meta.get("namespace", "")
         name = (type.name, (PARTITION if namespace else "", namespace, meta["name"]))
+        self.applied.saw(type, name, meta, deleted=deleted)
         _, replied = self._replied.get(name, (0, None))
         if deleted or replied is None or replied.version != meta["resourceVersion"]:
             return resource_of(type, object, self.type_of_object)
@@ -128,6 +132,9 @@ class Cluster:
         if not watch.frontier:
             # A new snapshot may be of older data.
             self._replied.clear()
+        now = trio.current_time()
+        # Those have objects in memory that nobody will ask for.
+        self._last = {key: each for key, each in self._last.items() if now - each[0] < _CONTINUED}
         watches = self._watches.setdefault(type.name, set())
         watches.add(watch)
         try:
@@ -138,11 +145,7 @@ class Cluster:
 
     def last_watch(self, type: KubernetesType[Any], range: Within, read: int) -> TypeWatch | None:
         """Return the watch of these objects that has ended last after it was read up to a revision, once."""
-        now = trio.current_time()
-        _, found = self._last.pop((type.name, range, read), (now, None))
-        # The others have objects in memory that nobody will ask for.
-        self._last = {key: each for key, each in self._last.items() if now - each[0] < _CONTINUED}
-        return found
+        return self._last.pop((type.name, range, read), (0.0, None))[1]
 
     def begins(self, type: KubernetesType[Any], range: Within, revision: int) -> None:
         """Note that a stream has begun with a snapshot, which replaces what earlier ones have not delivered.
@@ -191,6 +194,12 @@ class Cluster:
             if known is not None and int(known.version) > revision:
                 revision, found = int(known.version), known
         return found
+
+    def is_absent(self, type: KubernetesType[Any], key: Key) -> bool:
+        """Return True if a stream would have delivered an object of this name, if it were there."""
+        return (type.name, key) not in self._replied and any(
+            each.has_no(key) for each in self._watches.get(type.name, ())
+        )
 
     async def read(self, type: KubernetesType[Any], id: pb.Id) -> pb.Resource | None:
         """Read an object by its name, or return None."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_DEFAULTS = {"protocol": "TCP"}
+"""The only default of a key that is known here: the one of a port."""
 
 
 def taken_over(
@@ -32,6 +37,70 @@ def taken_over(
         *others,
         {**mine[-1], "operation": "Apply", "fieldsV1": fields if object is None else _given(fields, object)},
     ]
+
+
+def applied_by(managed: Iterable[Mapping[str, Any]], api_version: str) -> dict[str, str]:
+    """Return the fields that each controller owns by apply, as JSON, of those that own none by other writes."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in managed:
+        # A controller is called APP/NAME.
+        if "/" in (manager := each.get("manager") or "") and not each.get("subresource"):
+            found.setdefault(manager, []).append(each)
+    return {
+        manager: json.dumps(each["fieldsV1"])
+        for manager, (each, *others) in found.items()
+        if not others and each.get("operation") == "Apply" and each.get("apiVersion") == api_version
+    }
+
+
+def changes_nothing(fields: Mapping[str, Any], wanted: object, there: object) -> bool:
+    """Return True if an apply of a value would change neither the value that is there nor the owned fields.
+
+    Return False in doubt, as for a quantity in another form.
+
+    Args:
+        fields: the set of fields that the manager owns by apply.
+    """
+    inner = {key: each for key, each in fields.items() if key != "."}
+    if not inner:
+        return _json(wanted) == _json(there)
+    if isinstance(wanted, Mapping) and isinstance(there, Mapping):
+        # An empty mapping that is not stored is still owned.
+        return inner.keys() == {f"f:{name}" for name in wanted} and all(
+            changes_nothing(inner[f"f:{name}"], each, there.get(name, {})) for name, each in wanted.items()
+        )
+    if not isinstance(wanted, list) or not isinstance(there, list) or len(inner) != len(wanted):
+        return False
+    last = -1
+    for each in wanted:
+        key = _only([key for key in inner if _names(key, each, _DEFAULTS)])
+        at = None if key is None else _only([n for n, other in enumerate(there) if _names(key, other, {})])
+        # An apply keeps the order of its items.
+        if key is None or at is None or at <= last:
+            return False
+        # An item is owned itself, as a whole or beside its fields.
+        owned = not inner[key] or "." in inner[key]
+        if key.startswith("k:") and not (owned and changes_nothing(inner[key], each, there[at])):
+            return False
+        last = at
+    return True
+
+
+def _only(found: list[T]) -> T | None:
+    return found[0] if len(found) == 1 else None
+
+
+def _names(key: str, item: object, defaults: Mapping[str, Any]) -> bool:
+    """Return True if a key of a set of fields stands for an item of a list: by its keys, or its value."""
+    what, _, text = key.partition(":")
+    if what == "k" and isinstance(item, Mapping):
+        return all(_json(item.get(name, defaults.get(name))) == _json(each) for name, each in json.loads(text).items())
+    return what == "v" and _json(json.loads(text)) == _json(item)
+
+
+def _json(value: object) -> str:
+    # In Python, 1 is True and 1.0.
+    return json.dumps(value, sort_keys=True)
 
 
 def _add(to: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -185,6 +185,17 @@ class TypeWatch:
         """Let the stream become complete up to the current revision soon."""
         self.ask(await self.position())
 
+    def has_no(self, key: Key) -> bool:
+        """Return True if it delivers an object of this name as long as it exists, and has none."""
+        range = self._watched.range
+        return (
+            self._whole
+            and self.frontier > 0
+            and not range.metadata
+            and range.matches(key)
+            and key not in self.delivered
+        )
+
     def ask(self, wanted: int) -> None:
         """Let the stream become complete up to a revision soon. It sends a bookmark then."""
         if wanted > max(self.frontier, self._wanted):

@@ -11,15 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from headway.api import Call, of_call
-from headway.errors import (
-    Conflict,
-    Fenced,
-    FieldConflict,
-    InvalidArgument,
-    NotFound,
-    WrongUid,
-)
-from headway.kubernetes._applied import LastApplied
+from headway.errors import Conflict, Fenced, FieldConflict, InvalidArgument, NotFound, WrongUid
+from headway.kubernetes._applied import is_same
 from headway.kubernetes._cluster import Cluster, not_found
 from headway.kubernetes._events import Events
 from headway.kubernetes._json import apply_text
@@ -28,14 +21,7 @@ from headway.kubernetes._objects import id_path, merged_conditions, object_of, r
 from headway.kubernetes._types import KubernetesType
 from headway.kubernetes._unresolved import Sent, Unresolved, collection_of
 from headway.kubernetes._verbs import Verb, taken_verb
-from headway.resource import (
-    EVENT,
-    is_marked,
-    pb,
-    resource_id,
-    resource_key,
-    type_name,
-)
+from headway.resource import EVENT, is_marked, pb, resource_id, resource_key, type_name
 
 T = TypeVar("T")
 
@@ -51,7 +37,6 @@ class Writing:
     def __init__(self, cluster: Cluster, unresolved: Unresolved) -> None:
         self._cluster = cluster
         self._unresolved = unresolved
-        self._applied = LastApplied()
         self._events = Events(cluster)
 
     async def write(self, _call: Call, request: pb.WriteRequest, /) -> pb.WriteResponse:
@@ -90,7 +75,7 @@ class Writing:
             assert known.id is not None
             return await self._replace(request.fence, type, known.id, known.version, object, _manager(request.fence))
 
-        return await self._try(type, id, store)
+        return await self._try(type, id, store, creates=True)
 
     async def _create(
         self, fence: pb.Fence | None, type: KubernetesType[Any], id: pb.Id, object: dict[str, Any], manager: str
@@ -240,6 +225,12 @@ class Writing:
         id, object = resource.id, object_of(type, resource)
         await self._complete_owner(object)
 
+        def remember(reply: pb.WriteResponse, applied: pb.Resource | None = None) -> pb.WriteResponse:
+            assert reply.resource is not None
+            if applied is None or is_same(type, applied, reply.resource):
+                self._cluster.applied.note(key, verb, object, reply.resource)
+            return reply
+
         async def apply(known: pb.Resource | None) -> pb.WriteResponse:
             if known is None:
                 if id.uid:
@@ -247,10 +238,12 @@ class Writing:
                 self._check_whole(type)
                 sent = Sent(type, id, "", object, verb.manager)
                 made = await self._send(fence, sent, "POST", id_path(type, collection_of(id)), object, verb.manager)
+                created = resource_of(type, {**made}, self._cluster.type_of_object)
                 with self._unresolved.following(fence, sent):
                     # The defaults that the server has filled in belong to nobody.
                     made = await self._own_created(fence, type, made, verb.manager, object)
-                return self._remember(key, asked, self._written(type, made))
+                # What others have changed meanwhile was not applied.
+                return remember(self._written(type, made), created)
             assert known.id is not None
             if id.uid and known.id.uid != id.uid:
                 raise not_found(type, id)
@@ -270,15 +263,15 @@ class Writing:
             if owned is not made:
                 # What it owned by other writes is removed only by another apply.
                 raise Conflict(f"{resource_id(id)} is applied once more")
-            return self._remember(key, asked, self._written(type, made, version))
+            return remember(self._written(type, made, version))
 
-        key, asked = (type.name, resource_key(resource)), (verb, object)
+        key = type.name, resource_key(resource)
         known = self._cluster.find(type, key[1])
         same = known is not None and known.id is not None and id.uid in ("", known.id.uid)
-        if known is not None and same and self._applied.holds(type, key, asked, known):
+        if known is not None and same and self._cluster.applied.holds(type, key, verb, object, known):
             at = self._position(int(known.version))
             return pb.WriteResponse(resource=known, position=at, unchanged=True)
-        return await self._try(type, id, apply)
+        return await self._try(type, id, apply, creates=True)
 
     async def _own_created(
         self,
@@ -330,11 +323,6 @@ class Writing:
         meta = object["metadata"]
         tenancy = pb.Tenancy(namespace=meta.get("namespace", ""))
         return pb.Id(uid=meta["uid"], name=meta["name"], type=type.message, tenancy=tenancy)
-
-    def _remember(self, key: object, asked: object, reply: pb.WriteResponse) -> pb.WriteResponse:
-        assert reply.resource is not None
-        self._applied.note(key, asked, reply.resource)
-        return reply
 
     async def _update_status(
         self, fence: pb.Fence | None, type: KubernetesType[Any], resource: pb.Resource, verb: Verb
@@ -388,11 +376,22 @@ class Writing:
     # Shared.
 
     async def _try(
-        self, type: KubernetesType[Any], id: pb.Id, attempt: Callable[[pb.Resource | None], Awaitable[T]]
+        self,
+        type: KubernetesType[Any],
+        id: pb.Id,
+        attempt: Callable[[pb.Resource | None], Awaitable[T]],
+        *,
+        creates: bool = False,
     ) -> T:
-        """Try a write on the state that is known here, and after a conflict on the state that the server has."""
-        known = self._cluster.find(type, resource_key(pb.Resource(id=id)))
-        if known is None or known.id is None or (id.uid and known.id.uid != id.uid):
+        """Try a write on the state that is known here, and after a conflict on the state that the server has.
+
+        If it ``creates`` what is not there, the server refuses that for a name that is not free.
+        """
+        key = resource_key(pb.Resource(id=id))
+        known = self._cluster.find(type, key)
+        if known is None and creates and not id.uid and self._cluster.is_absent(type, key):
+            pass
+        elif known is None or known.id is None or (id.uid and known.id.uid != id.uid):
             # The caller may know an incarnation that no stream has delivered yet.
             known = await self._cluster.read(type, id)
         for _ in range(_ATTEMPTS):
