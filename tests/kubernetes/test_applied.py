@@ -221,7 +221,22 @@ def test_an_apply_that_changes_nothing(fields: dict[str, Any], wanted: Any, ther
     assert changes_nothing(fields, wanted, there) is same
 
 
-OWNED = {"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsV1": {"f:data": {"f:a": {}}}}
+def test_objects_of_one_form_share_what_is_kept_of_them() -> None:
+    """Their owners differ, whose uids are keys of owned fields."""
+    type, applied = Program().config_map, Applied()
+    for uid in ("6b3a", "7c4b"):
+        fields = {"f:metadata": {"f:ownerReferences": {f'k:{{"uid":"{uid}"}}': {}}}}
+        meta = {"ownerReferences": [{"uid": uid}], "managedFields": [{**OWNED, "fieldsV1": fields}]}
+        applied.saw(type, (type.name, ("", "", uid)), {**meta, "resourceVersion": "1"}, deleted=False)
+    assert len(applied._texts) == 1
+
+
+OWNED: dict[str, Any] = {
+    "manager": MANAGER,
+    "operation": "Apply",
+    "apiVersion": "v1",
+    "fieldsV1": {"f:data": {"f:a": {}}},
+}
 
 
 @pytest.mark.parametrize(

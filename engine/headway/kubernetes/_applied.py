@@ -24,8 +24,9 @@ class Applied:
 
     def __init__(self) -> None:
         self._last: OrderedDict[Name, tuple[Verb, dict[str, Any], pb.Resource]] = OrderedDict()
-        # The version of an object, and the fields that each controller owned then. Many objects share the texts.
-        self._owned: dict[Name, tuple[str, dict[str, str]]] = {}
+        # The version of an object, and the fields that each controller owned then, as JSON. Many objects share the
+        # texts, which have the number of an owner in place of its uid.
+        self._owned: dict[Name, tuple[str, str]] = {}
         self._texts: dict[str, str] = {}
 
     def note(self, name: Name, verb: Verb, object: dict[str, Any], stored: pb.Resource) -> None:
@@ -43,8 +44,10 @@ class Applied:
             return
         if len(self._texts) > _MOST_TEXTS:
             self._texts.clear()
-        shared = {manager: self._texts.setdefault(text, text) for manager, text in found.items()}
-        self._owned[name] = meta["resourceVersion"], shared
+        text = json.dumps(found)
+        for number, uid in _owners(meta):
+            text = text.replace(uid, number)
+        self._owned[name] = meta["resourceVersion"], self._texts.setdefault(text, text)
 
     def holds(
         self, type: KubernetesType[Any], name: Name, verb: Verb, object: dict[str, Any], known: pb.Resource
@@ -52,11 +55,14 @@ class Applied:
         """Return True if an apply would change nothing of the known state. Return False in doubt."""
         if name in self._last and self._was_last(type, name, verb, object, known):
             return True
-        version, owned = self._owned.get(name, ("", {}))
-        if version != known.version or verb.manager not in owned:
+        version, text = self._owned.get(name, ("", ""))
+        if version != known.version or verb.manager not in text:
             return False
-        fields = json.loads(owned[verb.manager])
-        if not changes_nothing(fields, _applied_part(object), _applied_part(object_of(type, known))):
+        there = _applied_part(object_of(type, known))
+        for number, uid in _owners(there.get("metadata") or {}):
+            text = text.replace(number, uid)
+        fields = json.loads(text).get(verb.manager)
+        if fields is None or not changes_nothing(fields, _applied_part(object), there):
             return False
         self.note(name, verb, object, known)
         return True
@@ -85,6 +91,12 @@ def _applied_part(object: dict[str, Any]) -> dict[str, Any]:
     meta = {name: each for name, each in object["metadata"].items() if name not in ("name", "namespace")}
     part = {name: each for name, each in object.items() if name not in ("apiVersion", "kind", "metadata")}
     return {**part, "metadata": meta} if meta else part
+
+
+def _owners(meta: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the uids of an object's owners, each with a number that stands in no JSON."""
+    uids = sorted(each["uid"] for each in meta.get("ownerReferences") or ())
+    return [(f"\0{number}\0", uid) for number, uid in enumerate(uids)]
 
 
 def _without_status(type: KubernetesType[Any], resource: pb.Resource) -> dict[str, Any]:

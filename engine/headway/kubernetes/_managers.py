@@ -39,15 +39,15 @@ def taken_over(
     ]
 
 
-def applied_by(managed: Iterable[Mapping[str, Any]], api_version: str) -> dict[str, str]:
-    """Return the fields that each controller owns by apply, as JSON, of those that own none by other writes."""
+def applied_by(managed: Iterable[Mapping[str, Any]], api_version: str) -> dict[str, Any]:
+    """Return the fields that each controller owns by apply, of those that own none by other writes."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for each in managed:
         # A controller is called APP/NAME.
         if "/" in (manager := each.get("manager") or "") and not each.get("subresource"):
             found.setdefault(manager, []).append(each)
     return {
-        manager: json.dumps(each["fieldsV1"])
+        manager: each["fieldsV1"]
         for manager, (each, *others) in found.items()
         if not others and each.get("operation") == "Apply" and each.get("apiVersion") == api_version
     }

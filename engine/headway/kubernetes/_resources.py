@@ -150,7 +150,9 @@ async def _begun(
         if isinstance(item, EndOfSnapshot):
             if request.snapshot_only:
                 return
-            begins(item.position.revision)
+            if call.asks:
+                # It feeds a cache.
+                begins(item.position.revision)
 
 
 class _Asked:
