@@ -25,7 +25,7 @@ from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, Tok
 from headway.events import ignore
 from headway.http._bounds import HeldReply
 from headway.http._call import Caller, unary
-from headway.page import PageHost, PageService
+from headway.page import PageHost, PageService, StoreParts
 from headway.page._overview import Visible, overview
 from headway.page._search import ROWS, Search
 from headway.page._service import SEARCH
@@ -53,7 +53,7 @@ async def _measured(size: int, rounds: int) -> tuple[float, float]:
     wanted = f"{size - 1:06}"
     async with headway.open_engine(backend, app, report=ignore) as engine:
         await engine.wait_idle()
-        host = PageHost([app], observer_of(engine), app.registry, backend)
+        host = PageHost([app], observer_of(engine), app.registry, StoreParts(backend))
         ask = _reader(host, app)
         resources, _ = await backend.list(type.kind, Within())
         pairs = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 import yaml
@@ -69,6 +71,13 @@ def asked(address: str, *question: str) -> str:
     return done.stdout
 
 
+def listed(log: Path, type: str, namespace: str) -> list[str]:
+    """Return the names that the live page of a program lists, which has said its address."""
+    page = f"http://{log.read_text().partition('the live page at http://')[2].split()[0]}/page/search"
+    found = httpx.get(page, params={"type": type, "namespace": namespace}).raise_for_status()
+    return [each["name"] for each in found.json()["rows"]]
+
+
 @contextmanager
 def running_program(folder: Path, file: Path, *options: str, app: str = "websites:app") -> Iterator[Path]:
     """Run the program by its command until the end of the block, and yield its log."""
@@ -104,7 +113,8 @@ async def test_guides_program_runs_with_the_rights_that_the_command_prints(
     apply(kube, namespace, rights)
     file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, namespace))
     at = f"unix:{tmp_path}/asked"
-    with kube.client() as client, running_program(tmp_path, file, "--listen", at) as log:
+    options = ("--listen", at, "--http", "127.0.0.1:0")
+    with kube.client() as client, running_program(tmp_path, file, *options) as log:
         sites = f"/apis/example.org/v1/namespaces/{namespace}/websites"
         site = {"apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": "blog"}}
         body = {**site, "spec": {"image": "web:1", "replicas": 2}}
@@ -136,6 +146,7 @@ async def test_guides_program_runs_with_the_rights_that_the_command_prints(
         assert "It is not stored" in asked(at, "why", "website", "shop.example", "--namespace", namespace)
         assert asked(at, "why", "--stuck") == ""
         assert "blog" in asked(at, "retry", "website", "blog", "--namespace", namespace)
+        assert listed(log, "example.org.v1.Website", namespace) == ["blog"]
 
 
 async def test_a_program_works_with_rights_in_one_namespace_alone(
@@ -217,13 +228,15 @@ async def test_a_program_of_scopes_has_rights_in_their_namespace_alone(
 
 def test_only_this_machine_can_ask_a_process(tmp_path: Path) -> None:
     (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
-    for address, why in (("0.0.0.0:7070", "others can reach this address"), ("7070", "is not an address")):
-        command = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "websites:app", "--listen", address]
+    others, wrong = ("0.0.0.0:7070", "others can reach this address"), ("7070", "7070")
+    for option, (address, why) in itertools.product(("--listen", "--http"), (others, wrong)):
+        command = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "websites:app", option, address]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
-        assert (done.returncode, f"--listen {address}: " in done.stderr or "--listen: " in done.stderr) == (2, True)
+        assert done.returncode == 2
+        assert f"Error: {option}" in done.stderr
         assert why in done.stderr
 
 

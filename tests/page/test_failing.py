@@ -9,7 +9,7 @@ import pytest
 
 import headway
 from headway.base import wall_time
-from headway.page import PageHost, _host
+from headway.page import PageHost, StoreParts, _host
 from headway.page._others import Other
 from headway.page._overview import FAILING, Visible, failing
 from headway.resource import TypeName
@@ -81,7 +81,7 @@ def test_process_with_a_wrong_clock_does_not_fill_the_list_of_what_fails() -> No
     def of(process: str, failing: list[Failing]) -> Other:
         return Other(Elsewhere("", process, "staff/teams", TEAM.unversioned, ControllerNow(failing=failing)))
 
-    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    host = PageHost([], ObserveHost(nothing), types_only().registry, StoreParts(MemoryBackend()))
     host.others.seen = [of("web-1", failures(40, now + 1e9)), of("web-2", failures(1, now - 600, "late"))]
     visible = Visible(frozenset(), frozenset([TEAM]), frozenset([TEAM]))
     found = failing(host, {"staff/teams": Seen(ControllerNow(failing=failures(3, now - 60)))}, visible)  # type: ignore[dict-item]  # enough
@@ -93,7 +93,7 @@ def test_process_with_a_wrong_clock_does_not_fill_the_list_of_what_fails() -> No
 
 def test_controller_with_many_failures_does_not_hide_those_of_another() -> None:
     """A thousand new failures of one leave room for the old one of another."""
-    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    host = PageHost([], ObserveHost(nothing), types_only().registry, StoreParts(MemoryBackend()))
     visible = Visible(frozenset(), frozenset([TEAM]), frozenset([TEAM]))
     failing_of = {"staff/teams": failures(40, 2000.0), "staff/leads": failures(1, 1000.0, "old")}
     seen = {name: Seen(ControllerNow(failing=each)) for name, each in failing_of.items()}

@@ -10,7 +10,7 @@ import trio
 import headway
 from headway.access import Rule
 from headway.client import LeaseClient
-from headway.page import PageHost, _host, _leases
+from headway.page import PageHost, StoreParts, _host, _leases
 from headway.page._failing import failing_of
 from headway.page._others import Other
 from headway.page._overview import Visible, overview
@@ -124,7 +124,7 @@ async def test_failures_of_other_processes_are_in_the_list_the_newest_first() ->
     def order(at: float, error: str, type: str = "shop.v1.Order") -> Failing:
         return Failing(Ref(type, "p", "n", "a"), "failed", error, 2, at)
 
-    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    host = PageHost([], ObserveHost(nothing), types_only().registry, StoreParts(MemoryBackend()))
     host.others.seen = [
         of("web-1", order(1, "old"), order(3, "other type", "shop.v1.Parcel"), order(3, "no type", "Order")),
         of("web-2", order(2, "x" * 1000), Failing()),
@@ -140,7 +140,7 @@ async def test_failures_of_other_processes_are_in_the_list_the_newest_first() ->
 async def test_many_failures_of_one_resource_leave_turns_and_are_shown_in_part() -> None:
     """A process invents the names of its controllers, and may say of each that the same resource fails."""
     order = Failing(Ref("shop.v1.Order", "p", "n", "a"), "failed", "no", 2, 1.0)
-    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    host = PageHost([], ObserveHost(nothing), types_only().registry, StoreParts(MemoryBackend()))
     now = ControllerNow(failing=[order] * 40)
     host.others.seen = [Other(Elsewhere("", "web-1", f"shop/{n}", shop.ORDER.kind, now)) for n in range(100)]
     turns = 0
@@ -213,7 +213,7 @@ def standing_by(event: dict[str, Any]) -> dict[str, str]:
 
 
 def test_holder_that_another_process_names_is_shown_by_the_same_right() -> None:
-    page = PageHost([types_only()], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    page = PageHost([types_only()], ObserveHost(nothing), types_only().registry, StoreParts(MemoryBackend()))
     known = frozenset(each.name for each in types_only().registry)
     names = ("staff/teams", "staff/rooms")
     page.others.seen = [

@@ -17,7 +17,7 @@ from headway.api import Call, Stream
 from headway.base import finished
 from headway.events import HandlerFailed
 from headway.observe import ControllerState, Metrics, Sample, state_text, states_in
-from headway.page import PageHost, PageService
+from headway.page import PageHost, PageService, StoreParts
 from headway.page._about import document, timeline
 from headway.page._host import LOOK
 from headway.page._ring import POINTS, Ring
@@ -111,7 +111,7 @@ class SlowReader:
 async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: MockClock) -> None:
     """After a hundred looks without it, the reader gets one state: the last one."""
     async with MemoryBackend() as backend, trio.open_nursery() as nursery:
-        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
+        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, StoreParts(backend))
         reader = SlowReader()
         nursery.start_soon(reader.read, PageService(host, shop.app.registry).live(Call(), None))
         reader.take(3)  # the graph, the points, and the first state
@@ -157,7 +157,7 @@ async def test_failed_look_is_reported_and_marked_and_ends_nothing(autojump_cloc
     reported = list[object]()
     async with MemoryBackend() as backend, trio.open_nursery() as nursery:
         observe, supervisor = ObserveHost(nothing_stored), BrokenSupervisor()
-        host = PageHost([shop.app], observe, shop.app.registry, backend, report=reported.append)
+        host = PageHost([shop.app], observe, shop.app.registry, StoreParts(backend), report=reported.append)
         reader = SlowReader()
         reader.take(1000)
         nursery.start_soon(host.follow)
@@ -191,7 +191,7 @@ async def test_progress_of_priming_reaches_the_page() -> None:
         async with testing.open_engine(
             nullcontext(backend), shop.app, report=headway.events.ignore, wrap_channel=gate.over
         ) as engine:
-            host = PageHost([shop.app], observer_of(engine), shop.app.registry, backend)
+            host = PageHost([shop.app], observer_of(engine), shop.app.registry, StoreParts(backend))
 
             async def received(least: int) -> dict[str, Any]:
                 while True:

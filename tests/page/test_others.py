@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.page import PageHost, _host
+from headway.page import PageHost, StoreParts, _host
 from headway.page._others import ASKED, MOST
 from headway.page._overview import STUCK, Visible, drawn_elsewhere, overview, picture
 from headway.storage import MemoryBackend
@@ -72,7 +72,7 @@ async def test_other_processes_are_asked_once_for_all_viewers_and_hardly_without
         trio.open_nursery() as nursery,
     ):
         assert (await anext(questions)).number == 0
-        page = PageHost([types_only()], host, types_only().registry, backend)
+        page = PageHost([types_only()], host, types_only().registry, StoreParts(backend))
         asked = list[observe_pb.Question]()
 
         async def take() -> None:
@@ -105,7 +105,7 @@ def everything() -> Visible:
 async def test_hostile_answer_of_a_process_is_bounded_and_prevents_no_state() -> None:
     """It speaks for its own controllers only, its texts are cut, and impossible numbers become 0."""
     host = ObserveHost(nothing)
-    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())
+    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, StoreParts(MemoryBackend()))
     names = [f"staff/teams-{number}" for number in range(MOST + 20)]
     async with channel.stream(ATTEND, attend("web-1", *names)) as questions:
         await anext(questions)
@@ -130,7 +130,7 @@ async def test_hostile_answer_of_a_process_is_bounded_and_prevents_no_state() ->
 async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_caller(autojump_clock: MockClock) -> None:
     """Bounded, asked once for all viewers, and without the number of what the caller may not see."""
     host = ObserveHost(nothing)
-    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())
+    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, StoreParts(MemoryBackend()))
     async with (
         channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions,
         trio.open_nursery() as nursery,

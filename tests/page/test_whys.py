@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.api import Call
 from headway.errors import HeadwayError
-from headway.page import PageHost, PageService
+from headway.page import PageHost, PageService, StoreParts
 from headway.storage import MemoryBackend
 from headway.why import OBSERVE_SERVICE, ObserveHost, Why
 from tests.page import shop
@@ -22,7 +22,7 @@ from tests.why.test_workers import ATTEND, CORE, attend, channel_to, nothing, ty
 async def test_viewers_of_a_resource_share_one_question_a_second(autojump_clock: MockClock) -> None:
     """Whether they ask together or one by one. When the one that asked leaves, the others still get an answer."""
     host = ObserveHost(nothing)
-    page = PageHost([types_only()], host, types_only().registry, MemoryBackend())
+    page = PageHost([types_only()], host, types_only().registry, StoreParts(MemoryBackend()))
     whys, channel = page.whys, channel_to(host)
     async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
         await anext(questions)

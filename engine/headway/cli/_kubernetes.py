@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import IO, TypedDict
 
@@ -52,6 +52,8 @@ def kubernetes() -> None:
     metavar="ADDRESS",
     help="Answer `headway why` and `headway retry` about this process here, such as 127.0.0.1:7070. May be repeated.",
 )
+@click.option("--http", metavar="HOST:PORT", help="Serve a live page of this process here, on loopback only.")
+@click.option("--http-writes", is_flag=True, help="Let the live page of --http apply, delete, pause, resume and retry.")
 @click.option("--webhooks", metavar="HOST:PORT", help="Serve the converters and hooks to the cluster at this address.")
 @click.option("--webhooks-at", metavar="PLACE", help=f"Where API servers find them: {_PLACE}.")
 @process_options("A unique name. By default it is the host's name and some random digits.")
@@ -63,6 +65,8 @@ def run_(
     namespace: str | None,
     only_namespace: bool,
     listen: Sequence[str],
+    http: str | None,
+    http_writes: bool,
     webhooks: str | None,
     webhooks_at: str | None,
     options: ProcessOptions,
@@ -84,6 +88,15 @@ def run_(
             f"--listen {open_to_others}: others can reach this address, and ask about everything. Use 127.0.0.1 or "
             "unix:PATH, which `kubectl exec` and `kubectl port-forward` reach"
         )
+    if http is None and http_writes:
+        raise Usage("--http-writes requires --http: it lets the live page there change things")
+    if http is not None:
+        from headway.page import check_own_page
+
+        try:
+            check_own_page(http)
+        except InvalidArgument as error:
+            raise Usage(f"--http: {error}") from error
     if webhooks_at is not None and webhooks is None:
         raise Usage("--webhooks-at requires --webhooks: it says where API servers find what that address serves")
     apps = apps_with_work(app)
@@ -107,7 +120,14 @@ def run_(
             )
             yield await stack.enter_async_context(engine)
 
-    working = partial(work_for, "the cluster", opened, options, listen)
+    def page(engine: Engine) -> AbstractAsyncContextManager[str | None]:
+        if http is None:
+            return nullcontext()
+        from headway.page import open_page
+
+        return open_page(engine, *apps, http=http, http_writes=http_writes)
+
+    working = partial(work_for, "the cluster", opened, options, listen, http, page)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 

@@ -95,10 +95,12 @@ async def work_for(
     opened: Callable[[Report], AbstractAsyncContextManager[Engine]],
     options: ProcessOptions,
     listen: Sequence[str] = (),
+    http: str | None = None,
+    page: Callable[[Engine], AbstractAsyncContextManager[str | None]] = lambda _: nullcontext(),
 ) -> None:
     """Run the controllers that ``opened`` opens, for a server or a cluster, until the process is told to stop.
 
-    At the addresses ``listen``, it answers questions about itself.
+    At the addresses ``listen``, it answers questions about itself. ``page`` serves its live page at ``http``.
     """
     report, metrics = options.report()
     try:
@@ -108,6 +110,7 @@ async def work_for(
             trio.open_nursery() as nursery,
             options.open_pages(workers, metrics) as pages,
             answering(workers, listen) if listen else nullcontext(()) as asked,
+            page(workers) as served,
         ):
             nursery.start_soon(reload_at_hangups, signals, {}, options.log)
             announce(options.log, f"working for {what} as {options.process}")
@@ -115,6 +118,8 @@ async def work_for(
                 announce(options.log, pages)
             for each in asked:
                 announce(options.log, f"answering headway why at {each}")
+            if served is not None:
+                announce(options.log, f"the live page at http://{served}")
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
-        fail_to_serve(error, metrics=options.metrics)
+        fail_to_serve(error, http=http, metrics=options.metrics)

@@ -53,19 +53,20 @@ class HttpApp:
     Args:
         offered: what it serves.
         further: further paths. They get only requests that the limits and the check of the host allow.
+        json_api: False to serve the further paths alone.
 
     Attributes:
         shares: the bodies and watches of its requests.
     """
 
-    def __init__(self, offered: Offered, further: Further | None = None) -> None:
+    def __init__(self, offered: Offered, further: Further | None = None, *, json_api: bool = True) -> None:
         self.shares = Shares(offered.limits, offered.replies)
         self._offered = offered
         new = partial(Exchange, offered, self.shares)
-        routes = [Route(path, Endpoint(new, methods)) for path, methods in PATHS.items()]
+        routes = [Route(path, Endpoint(new, methods)) for path, methods in PATHS.items() if json_api]
         if further is not None:
             routes += [Route(path, app) for path, app in further(self.shares).items()]
-        self._router = Router(routes, redirect_slashes=False, default=_not_found)
+        self._router = Router(routes, redirect_slashes=False, default=_not_found if json_api else _no_page)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -169,13 +170,23 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     await refused(HttpRefusal(404, Code.NOT_FOUND.name, why))(scope, receive, send)
 
 
+async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
+    await refused(HttpRefusal(404, Code.NOT_FOUND.name, f"{quoted(scope['path'])} not found"))(scope, receive, send)
+
+
 _GRACE = 5.0
 """The time limit, in seconds, for the requests in progress when the server stops."""
 
 
 @asynccontextmanager
 async def open_http(
-    address: str, offered: Offered, bounds: Bounds, tls: Tls | None = None, further: Further | None = None
+    address: str,
+    offered: Offered,
+    bounds: Bounds,
+    tls: Tls | None = None,
+    further: Further | None = None,
+    *,
+    json_api: bool = True,
 ) -> AsyncIterator[str]:
     """Serve resources at ``HOST:PORT`` while the block runs. Yield the address, with the actual port.
 
@@ -188,6 +199,7 @@ async def open_http(
         bounds: the limits on connections.
         tls: returns the TLS context for a new connection; None for plain text.
         further: further paths that are served, such as those of the live page.
+        json_api: False to serve these alone.
 
     Raises:
         InvalidArgument: the address is invalid, or others could reach it and do everything.
@@ -195,7 +207,7 @@ async def open_http(
     """
     check_trio("headway.http.open_http")
     check_http_address(address, controlled=offered.access is not None)
-    app = HttpApp(offered, further)
+    app = HttpApp(offered, further, json_api=json_api)
     bound = listener(address)
     accepting = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
     ending = trio.Event()

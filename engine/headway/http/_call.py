@@ -156,7 +156,10 @@ async def unary(
     return replies[0]
 
 
-def resources_in(reply: Encoded) -> Iterator[pb.Resource]:
-    """Return the resources of a list. Each piece is decoded when its first one is requested."""
+def resources_in(reply: Encoded | pb.ListResponse | pb.ListByOwnerResponse) -> Iterator[pb.Resource]:
+    """Return the resources of a list. Each encoded piece is decoded when its first one is requested."""
+    if not isinstance(reply, Encoded):
+        yield from reply.resources
+        return
     for piece in reply.pieces[1:-1]:
         yield from decode(pb.ListResponse, piece).resources

@@ -105,7 +105,9 @@ def resource_steps(
             made["status"][key] = status.to_dict()
     try:
         data = yield from data_steps(Resource(type, message))
-        made["data"] = yield from object_steps(redacted(data) if redacts else data, long=long)
+        made |= type.document(message.metadata, data, redacts=redacts)
+        if "data" not in made:
+            made["data"] = yield from object_steps(redacted(data) if redacts else data, long=long)
     except (PayloadError, ConversionFailed) as error:
         made["undecodable"] = str(error)
     return made

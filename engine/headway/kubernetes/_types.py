@@ -14,7 +14,7 @@ from headway.kubernetes._crd import Names, Scale, Version, crd_of
 from headway.kubernetes._json import body_of, payload_of
 from headway.kubernetes._manifest import Manifest, dumped, manifest
 from headway.kubernetes._schema import Hints
-from headway.protobuf import Payload, decode, encode, named_if_declared
+from headway.protobuf import REDACTED, Payload, decode, encode, named_if_declared
 from headway.resource import Hooks, Resource, ResourceType, Scope, ScopedType, quoted
 
 T = TypeVar("T", bound=Payload)
@@ -38,6 +38,9 @@ _CLUSTER_KINDS = frozenset(
 METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 """The media type of an answer that has of each object only its metadata."""
 _PLURALS = {"Endpoints": "endpoints"}
+
+_LAST_APPLIED = "annotation:kubectl.kubernetes.io/last-applied-configuration"
+"""What `kubectl apply` was given, with all values."""
 
 MAX_NAME = 253
 """The maximum length of a name. Many kinds allow only 63 characters, which the API server checks."""
@@ -145,6 +148,15 @@ class KubernetesType(ResourceType[T], Generic[T]):
     def accept(self, form: str = "") -> str:
         """Return the media type of an answer: an object, an event, or a list with the form ``List``."""
         return METADATA.format(form) if self.metadata_only else "application/json"
+
+    def document(self, metadata: Mapping[str, str], data: T, *, redacts: bool) -> Mapping[str, Any]:
+        """Return a manifest as the mapping that it is. What a Secret holds is left out if asked."""
+        made: dict[str, Any] = {"data": data.body} if isinstance(data, Manifest) else {}
+        if redacts and self.kind == (CORE, "Secret"):
+            made["metadata"] = {key: value for key, value in metadata.items() if key != _LAST_APPLIED}
+            for name in made.get("data", {}).keys() & {"data", "stringData"}:
+                made["data"] = {**made["data"], name: dict.fromkeys(made["data"][name] or (), REDACTED)}
+        return made
 
     def payload_of(self, body: dict[str, Any]) -> bytes:
         """Return the encoded payload of an object's fields but apiVersion, kind and metadata."""

@@ -1,6 +1,6 @@
 """The live page: what the controllers do, in a browser, beside the JSON of `headway.http`.
 
-    host = PageHost(apps, observe, registry, backend, writes=False)
+    host = PageHost(apps, observe, registry, StoreParts(backend), writes=False)
     services.add(PageService(host, registry))
     further = page_paths(offered, writes=False)  # for `open_http`
 
@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING
 
 from headway._imported_later import imported_later
 from headway.page._host import PageHost as PageHost
+from headway.page._parts import StoreParts as StoreParts
 from headway.page._service import PageService as PageService
 
 if TYPE_CHECKING:
+    from headway.page._own_page import check_own_page as check_own_page
+    from headway.page._own_page import open_page as open_page
     from headway.page._paths import page_paths as page_paths
     from headway.page._serving import beside_http as beside_http
     from headway.page._serving import serving_http as serving_http
 
 # Imported on first use: Starlette is an extra.
-__getattr__ = imported_later(__name__, {"_paths": "page_paths", "_serving": "beside_http serving_http"})
+__getattr__ = imported_later(
+    __name__, {"_own_page": "check_own_page open_page", "_paths": "page_paths", "_serving": "beside_http serving_http"}
+)

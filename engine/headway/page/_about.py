@@ -13,7 +13,6 @@ from headway.errors import NotFound, PermissionDenied, Unauthenticated
 from headway.http import Exchange, resource_steps, resources_in
 from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, created_at, pb, resource_id
-from headway.rpc import Encoded
 from headway.service import RESOURCE_SERVICE
 from headway.why import attempts_text, reconcile_texts, ref_of, ref_text, sentences
 
@@ -100,7 +99,7 @@ async def relatives(exchange: Exchange, id: ResourceId) -> dict[str, Any]:
     count = 0
     if stored is not None:
         request = pb.ListByOwnerRequest(owner=stored.id)
-        owned: Encoded = await exchange.call(f"/{RESOURCE_SERVICE}/ListByOwner", _message(request))
+        owned = await exchange.call(f"/{RESOURCE_SERVICE}/ListByOwner", _message(request))
         for number, each in enumerate(resources_in(owned), 1):
             is_event = resource_id(each.id).type.kind == _EVENT
             count += not is_event

@@ -18,13 +18,13 @@ from headway.errors import HeadwayError
 from headway.events import HandlerFailed, Report, ignore
 from headway.graphs import Graph, graph
 from headway.page._others import ASKED, STUCK_ASKED, UNWATCHED, Others
+from headway.page._parts import Parts
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring, rates
 from headway.page._search import Cursors
 from headway.page._whys import SharedWhys
 from headway.resource import Kind, Registry
 from headway.run import ControllerStatus, Supervisor
-from headway.storage import Backend
 from headway.versions import Versions
 from headway.why import ObserveHost, controllers_now
 
@@ -62,7 +62,9 @@ class PageHost:
     Args:
         apps: the apps whose graph it shows.
         observe: the controllers, and the answers about them.
+        parts: reads the resources.
         writes: True if callers may also change things.
+        lacks: the lists that it does not have, such as ``quotas``, and the types without an editor.
         report: receives the failures of looks, as `HandlerFailed`.
         refused: returns what the limits on callers have refused.
 
@@ -85,9 +87,10 @@ class PageHost:
         apps: Sequence[App],
         observe: ObserveHost,
         registry: Registry,
-        backend: Backend,
+        parts: Parts,
         *,
         writes: bool = False,
+        lacks: Sequence[str] = (),
         report: Report = ignore,
         refused: Callable[[], Sequence[Refused]] = tuple,
     ) -> None:
@@ -95,7 +98,8 @@ class PageHost:
         self.counts: Mapping[Kind, int] | None = None
         self.observe = observe
         self.registry = registry
-        self.backend = backend
+        self.parts = parts
+        self.lacks = lacks
         self.writes = writes
         self.refused = refused
         self.ring = Ring()
@@ -214,7 +218,5 @@ class PageHost:
 
     async def _count(self) -> None:
         """Ask the store for the number of resources of each kind, if it can count them without reading them all."""
-        count = getattr(self.backend, "count_kinds", None)
-        if count is not None:
-            with suppress(HeadwayError):
-                self.counts = self._priming.totals = await count()
+        with suppress(HeadwayError):
+            self.counts = self._priming.totals = await self.parts.counts()

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from headway.base import give_way, in_slices
 from headway.errors import ConversionFailed, PayloadError
+from headway.page._parts import Parts, Place
 from headway.resource import (
-    Key,
-    Kind,
     ResourceType,
     column_texts,
     created_at,
@@ -23,7 +22,7 @@ from headway.resource import (
     resource_key,
 )
 from headway.service import Ready
-from headway.storage import Backend, Within, list_part
+from headway.storage import Within
 
 STEP = 10_000
 """The number of resources that one request examines at most."""
@@ -65,48 +64,47 @@ class Cursors:
     """The places where searches go on. They stay here, because the caller may not be allowed to know the key."""
 
     def __init__(self) -> None:
-        self._keys: OrderedDict[str, tuple[str, Key]] = OrderedDict()
+        self._places: OrderedDict[str, tuple[str, Place]] = OrderedDict()
 
-    def add(self, of: str, key: Key) -> str:
+    def add(self, of: str, place: Place) -> str:
         """Return the name of a place in the search that ``of`` describes."""
         name = secrets.token_urlsafe(12)
-        self._keys[name] = of, key
-        if len(self._keys) > _CURSORS:
-            self._keys.popitem(last=False)
+        self._places[name] = of, place
+        if len(self._places) > _CURSORS:
+            self._places.popitem(last=False)
         return name
 
-    def find(self, name: str, of: str) -> Key | None:
+    def find(self, name: str, of: str) -> Place | None:
         """Return a place, or None if it is not known, or is one of another search."""
-        found = self._keys.get(name)
+        found = self._places.get(name)
         return found[1] if found is not None and found[0] == of else None
 
 
 class Found(NamedTuple):
-    """A part of the result: the resources, and the last key that was examined, or None at the end."""
+    """A part of the result: the resources, and where the search goes on, or None at the end."""
 
     resources: list[pb.Resource]
     examined: int
-    last: Key | None
+    rest: Place | None
 
 
 async def find(
-    backend: Backend,
-    kind: Kind,
+    parts: Parts,
+    type: ResourceType[Any],
     within: Within,
     wanted: Callable[[pb.Resource], bool],
     text: str,
     rows: int,
-    after: Key | None,
+    place: Place,
     step: int = STEP,
     at_once: int = _AT_ONCE,
     ready: Ready | None = None,
 ) -> Found:
-    """Examine up to ``step`` resources after a key, and return the first ``rows`` that are wanted, in order of key."""
+    """Examine some ``step`` resources from a place on, and return the first ``rows`` that are wanted."""
     found: list[pb.Resource] = []
     examined = 0
     while examined < step:
-        most = min(at_once, step - examined)
-        page, after, _ = await list_part(backend, kind, within, after, most)
+        page, token, rest = await parts.part(type, within, place, min(at_once, step - examined))
         # The name decides first, because that is the cheapest.
         named = [at for at, each in enumerate(page) if text in each.id.name]  # type: ignore[union-attr]  # ids are whole
         for at in named:
@@ -115,12 +113,13 @@ async def find(
             if wanted(resource := page[at]):
                 found.append(resource)
                 if len(found) == rows:
-                    return Found(found, examined + at + 1, resource_key(resource))
+                    return Found(found, examined + at + 1, Place(resource_key(resource), token))
         examined += len(page)
-        if after is None:
-            break
+        if rest is None:
+            return Found(found, examined, None)
+        place = rest
         await give_way()
-    return Found(found, examined, after)
+    return Found(found, examined, place)
 
 
 def has_condition(resource: pb.Resource, condition: str, state: str) -> bool:

@@ -21,6 +21,7 @@ from headway.page._happened import STEP as EVENT_STEP
 from headway.page._happened import EventSearch, Newest
 from headway.page._host import PageHost
 from headway.page._overview import Visible, charted, drawn_elsewhere, overview, picture
+from headway.page._parts import CANNOT_GO_ON, Place
 from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import EVENT, Key, Registry, ResourceId, TypeName, pb, resource_key
 from headway.service import AccessChecks, admit_within, ask, check_text, resolve
@@ -60,7 +61,7 @@ class PageService(Api, service=PAGE_SERVICE):
     async def session(self, _call: Call, _request: None) -> dict[str, Any]:
         """Answer who the caller is, if they have any right."""
         self._access.check_any_known()
-        return {"caller": self._access.caller_name, "writes": self._host.writes}
+        return {"caller": self._access.caller_name, "writes": self._host.writes, "lacks": self._host.lacks}
 
     @method("Live", type(None), Event, Cardinality.UNARY_STREAM)
     @stream
@@ -102,7 +103,7 @@ class PageService(Api, service=PAGE_SERVICE):
         for field in ("text", "condition", "state"):
             check_text(field, getattr(message, field))
         described = repr(message._replace(type=pb.Type(), cursor="", rows=0)) + str(type.name)
-        after = self._going_on(message.cursor, described)
+        place = self._going_on(message.cursor, described)
         observes = self._observes
         form = self._host.forms.of(type)
         view = form.view
@@ -121,7 +122,7 @@ class PageService(Api, service=PAGE_SERVICE):
         with self._turn():
             fails = await failing_of(self._host, type.kind)
             text, rows = message.text.lower(), message.rows
-            about = (self._host.backend, type.kind, within, wanted, text, rows, after)
+            about = (self._host.parts, type, within, wanted, text, rows, place)
             found = await find(*about, ready=form.ready)
         answer: dict[str, Any] = {"columns": [*type.columns], "rows": []}
         for each in found.resources:
@@ -132,8 +133,8 @@ class PageService(Api, service=PAGE_SERVICE):
             # A caller without the right to observe a resource must not learn whether it fails.
             if observes(type.name, key := resource_key(each)):
                 shown["failing"] = fails.get(key, [])
-        if found.last is not None:
-            answer["cursor"] = self._cursors.add(described, found.last)
+        if found.rest is not None:
+            answer["cursor"] = self._cursors.add(described, found.rest)
         if not access.restricted:
             # Other callers would learn the number of resources that they may not see.
             answer["examined"] = found.examined
@@ -148,7 +149,7 @@ class PageService(Api, service=PAGE_SERVICE):
         access.check_list(type.name, within)
         check_text("text", message.text)
         described = repr(message._replace(cursor=""))
-        after = self._going_on(message.cursor, described)
+        place = self._going_on(message.cursor, described)
         newest = Newest(message)
 
         def note(resource: pb.Resource) -> bool:
@@ -159,11 +160,11 @@ class PageService(Api, service=PAGE_SERVICE):
 
         with self._turn():
             found = await find(
-                self._host.backend, type.kind, within, note, "", 1, after, step=EVENT_STEP, at_once=EVENTS_AT_ONCE
+                self._host.parts, type, within, note, "", 1, place, step=EVENT_STEP, at_once=EVENTS_AT_ONCE
             )
         answer: dict[str, Any] = {"events": newest.shown(), "dropped": newest.dropped}
-        if found.last is not None:
-            answer["cursor"] = self._cursors.add(described, found.last)
+        if found.rest is not None:
+            answer["cursor"] = self._cursors.add(described, found.rest)
         return answer
 
     @method("Why", observe_pb.WhyRequest, observe_pb.WhyResponse)
@@ -175,14 +176,12 @@ class PageService(Api, service=PAGE_SERVICE):
     def _cursors(self) -> Cursors:
         return self._host.cursors
 
-    def _going_on(self, cursor: str, described: str) -> Key | None:
-        """Return where a search goes on; None for its beginning."""
-        if not cursor:
-            return None
-        after = self._cursors.find(cursor, described)
-        if after is None:
-            raise InvalidArgument("cursor: this search cannot go on; begin it again")
-        return after
+    def _going_on(self, cursor: str, described: str) -> Place:
+        """Return where a search begins, or goes on."""
+        place = self._cursors.find(cursor, described) if cursor else Place()
+        if place is None:
+            raise InvalidArgument(CANNOT_GO_ON)
+        return place
 
     def _visible(self) -> Visible:
         """Return what the caller may see. Raises PermissionDenied if that is nothing."""

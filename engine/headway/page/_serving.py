@@ -13,11 +13,12 @@ import trio
 
 from headway.base import BoundedReport, block_nursery
 from headway.controller import App
-from headway.engine import Host
+from headway.engine import Host, Network
 from headway.errors import DeclarationError
 from headway.events import CertificateRefused, CertificateRenewed, HandlerFailed, Report
 from headway.http import Bounds, RequestLimits, check_hypercorn
 from headway.page._host import PageHost
+from headway.page._parts import StoreParts
 from headway.page._service import PageService
 from headway.rpc import Budget, Limits, MemoryReturn, ServerTls, Services, free_descriptors
 from headway.why import observer_of
@@ -53,7 +54,32 @@ async def serving_http(
         DeclarationError: the libraries are not installed.
         OSError: the address cannot be bound.
     """
-    network, access, report = host.network, host.network.access, host.report
+    network, access = host.network, host.network.access
+    page = PageHost(
+        apps,
+        observer_of(host),
+        host.registry,
+        StoreParts(host.backend),
+        writes=network.http_writes,
+        report=host.report,
+        refused=tuple if access is None else access.limiter.refused,
+    )
+    async with served(page, network, host.report, services, nursery, guard=guard) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def served(
+    page: PageHost,
+    network: Network,
+    report: Report,
+    services: Services,
+    nursery: trio.Nursery,
+    *,
+    guard: Callable[..., Any] | None = None,
+    json_api: bool = True,
+) -> AsyncIterator[tuple[str, Budget]]:
+    """Serve a page and these services at the address of the network, and look at the controllers in the nursery."""
     assert network.http is not None
     try:
         check_hypercorn()
@@ -61,15 +87,6 @@ async def serving_http(
         from headway.page._paths import page_paths
     except ModuleNotFoundError as error:
         raise DeclarationError(f"http= needs {error.name}: pip install 'headway[http]'") from error
-    page = PageHost(
-        apps,
-        observer_of(host),
-        host.registry,
-        host.backend,
-        writes=network.http_writes,
-        report=report,
-        refused=tuple if access is None else access.limiter.refused,
-    )
     nursery.start_soon(page.follow, name="the numbers of the page")
     limits = network.limits or Limits()
     bounded = BoundedReport(report)
@@ -98,15 +115,15 @@ async def serving_http(
     )
     memory = MemoryReturn(_WORTH)
     replies = Budget(limits.server_replies_size, freed=memory.freed)
-    offered = Offered(services, host.registry, access, failed, requests, replies)
-    served_page = partial(PageService, page, host.registry)
+    offered = Offered(services, page.registry, network.access, failed, requests, replies)
+    served_page = partial(PageService, page, page.registry)
     pages = Services(services, served_page() if guard is None else guard(served_page))
     further = page_paths(offered._replace(services=pages), writes=network.http_writes)
     context = None if network.tls is None else partial(_current, _for_http(network.tls), report)
     async with block_nursery() as tasks:
         tasks.start_soon(bounded.report_rest, name="refused HTTP requests")
         tasks.start_soon(memory.run, name="memory of HTTP")
-        async with open_http(network.http, offered, bounds, context, further) as served:
+        async with open_http(network.http, offered, bounds, context, further, json_api=json_api) as served:
             yield served, replies
         tasks.cancel_scope.cancel()
 

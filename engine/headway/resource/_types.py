@@ -114,6 +114,10 @@ class ResourceType(Generic[T]):
         """Return the apply of another system, if the channel leads to it."""
         return None
 
+    def document(self, metadata: Mapping[str, str], data: T, *, redacts: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return the ``metadata`` and ``data`` of a JSON document that another system has in its own form."""
+        return {}
+
     def __repr__(self) -> str:
         return f"<ResourceType {self.name}>"
 

@@ -1,7 +1,7 @@
 // The changes that this page may send. Without `--http-writes` there are none.
 
 import { h, render, say } from "./dom.js";
-import { change, session } from "./api.js";
+import { change, has, session } from "./api.js";
 import { parseExact, printExact } from "./exact.js";
 import { kind, named } from "./text.js";
 
@@ -59,7 +59,7 @@ export function deleteButton(ref, resource) {
 }
 
 export function editButton(ref, resource) {
-  if (!session.writes || resource.undecodable) return null;
+  if (!session.writes || !has(ref.type) || resource.undecodable) return null;
   const shown = { metadata: resource.metadata || {}, data: resource.data ?? {} };
   return h("button", { type: "button", onclick: () => editor(`Edit ${kind(ref.type)} ${named(ref)}`, shown, (edited) => {
     // Only what was changed is sent, so that what is not shown stays as it is.
@@ -69,7 +69,7 @@ export function editButton(ref, resource) {
 }
 
 export function createButton(type) {
-  if (!session.writes || !type) return null;
+  if (!session.writes || !type || !has(type)) return null;
   const fields = ["name", "partition", "namespace"].map((name) => h("label", null, name[0].toUpperCase() + name.slice(1), h("input", { name, required: name === "name", autocomplete: "off", spellcheck: "false", placeholder: name === "name" ? "" : "default" })));
   return h("button", { type: "button", onclick: () => editor(`New ${kind(type)}`, { data: {} }, (edited, data) => send(`${kind(type)} ${data.name} is written`, "PUT", path({ type, ...data }), edited), fields) }, "New");
 }

@@ -2,10 +2,15 @@
 
 import { parseExact, printExact } from "./exact.js";
 
-const nobody = { allowed: false, signedIn: false, caller: "", writes: false, csrf: "", message: "" };
+const nobody = { allowed: false, signedIn: false, caller: "", writes: false, csrf: "", message: "", lacks: [] };
 
 /** Each session has another `csrf`, and so tells the sessions apart. */
 export const session = { controlled: false, ...nobody };
+
+/** Whether the server has a list of this name, or an editor for this type. */
+export function has(name) {
+  return !session.lacks.includes(name);
+}
 
 /** An answer that is an error. */
 export class Refused extends Error {

@@ -1,7 +1,7 @@
 // The page: its header, its views by the part of the address after #, its theme, and signing in.
 
 import { h, render, say, unsay } from "./dom.js";
-import { learn, session, signIn, signOut } from "./api.js";
+import { has, learn, session, signIn, signOut } from "./api.js";
 import { follow, forget, leave, live } from "./live.js";
 import { fit, overview } from "./overview.js";
 import { Controllers, controllerView } from "./controllers.js";
@@ -39,7 +39,7 @@ function header() {
   render(document.getElementById("header"),
     h("a", { class: "brand", href: "#/" }, "Headway"),
     h("nav", { "aria-label": "Main" }, link("#/", "Overview", place === ""), link("#/controllers", "Controllers", ["controllers", "controller"].includes(place)), link("#/resources", "Resources", ["resources", "resource"].includes(place)),
-      link("#/events", "Events", place === "events"), link("#/quotas", "Quotas", place === "quotas"), link("#/leases", "Leases", place === "leases")),
+      has("events") && link("#/events", "Events", place === "events"), has("quotas") && link("#/quotas", "Quotas", place === "quotas"), link("#/leases", "Leases", place === "leases")),
     h("span", { class: "connection " + (live.connected ? "good" : "bad"), role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "word" }, live.connected ? "live" : live.denied ? "not allowed" : "not connected")),
     h("button", { type: "button", class: "theme", "aria-label": `Theme: ${theme}. Change it`, onclick: () => { applyTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]); header(); } }, { auto: "◐", light: "☀", dark: "☾" }[theme]),
     session.signedIn && h("button", { type: "button", onclick: leaveSession }, "Sign out"),

@@ -1,0 +1,117 @@
+"""The live page of a process that works on a cluster, and has no store of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from typing_extensions import override
+
+from headway.api import Call, Channel, Handler, LeaseApi, ResourceApi
+from headway.base import block_nursery
+from headway.controller import App
+from headway.engine import Engine, Network
+from headway.errors import InvalidArgument, NotFound, PermissionDenied
+from headway.http import host_and_port
+from headway.kubernetes import Manifest
+from headway.page._host import PageHost
+from headway.page._parts import CalledParts
+from headway.page._serving import served
+from headway.resource import Registry, Scope, is_builtin, pb
+from headway.rpc import Services, is_loopback
+from headway.service import RESOURCE_SERVICE
+from headway.why import ObserveService, observer_of
+
+_LIST_BY_OWNER = f"/{RESOURCE_SERVICE}/ListByOwner"
+
+
+@asynccontextmanager
+async def open_page(engine: Engine, *apps: App, http: str, http_writes: bool = False) -> AsyncIterator[str]:
+    """``async with page.open_page(engine, app, http="127.0.0.1:8080") as address: ...``
+
+    Serve the live page of a process that works on a cluster while the block runs, and yield its address.
+
+    The page shows this process and the resources of the apps' types, as far as the program may read them itself. It has
+    no JSON API, and no lists of events and quotas.
+
+    Args:
+        engine: the engine of the process, from `headway.kubernetes.open_cluster`.
+        apps: the apps whose controllers it runs.
+        http: a loopback address. Whoever can connect sees all of this.
+        http_writes: let the page also change things, with the rights of the program.
+
+    Raises:
+        InvalidArgument: the address is not a loopback address.
+        DeclarationError: the libraries are not installed.
+        OSError: the address cannot be bound.
+    """
+    check_own_page(http)
+    network = Network(http=http, http_writes=http_writes, insecure=True)
+    observe, channel = observer_of(engine), engine.client._channel
+    registry = engine._registry.of_known(lambda name: not is_builtin(engine._registry.resolve(name)))
+    page = PageHost(
+        apps,
+        observe,
+        registry,
+        CalledParts(ResourceApi.over(channel)),
+        writes=http_writes,
+        # Manifests have no editor, because no schema of theirs is known here.
+        lacks=["events", "quotas", *(str(each.name) for each in registry if issubclass(each.payload, Manifest))],
+        report=engine._report,
+    )
+    services = Services(_Resources(channel, registry), _PassedOn(LeaseApi, channel), ObserveService(observe, registry))
+    async with (
+        block_nursery() as nursery,
+        served(page, network, engine._report, services, nursery, json_api=False) as (address, _),
+    ):
+        yield address
+
+
+def check_own_page(http: str) -> None:
+    """Raise InvalidArgument unless this machine alone can reach an address: a cluster's page has no access control."""
+    host, _ = host_and_port(http)
+    if not is_loopback(host):
+        raise InvalidArgument(
+            f"{http}: others can reach this address, and see what the program may read. Use 127.0.0.1, which "
+            "`kubectl port-forward` reaches"
+        )
+
+
+class _PassedOn:
+    """The methods of a service, as calls of a channel."""
+
+    def __init__(self, api: type[Any], channel: Channel) -> None:
+        self._api = api
+        self._over: Any = api.over(channel)
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {
+            path: Handler(getattr(self._over, each.name), each.cardinality, each.request_type, each.reply_type)
+            for path, each in self._api.methods.items()
+        }
+
+
+class _Resources(_PassedOn):
+    """The resources of a cluster. What an object owns is listed as far as the program may list it."""
+
+    def __init__(self, channel: Channel, registry: Registry) -> None:
+        super().__init__(ResourceApi, channel)
+        self._registry = registry
+
+    @override
+    def __mapping__(self) -> Mapping[str, Handler]:
+        made = {**super().__mapping__()}
+        made[_LIST_BY_OWNER] = made[_LIST_BY_OWNER]._replace(func=self._list_by_owner)
+        return made
+
+    async def _list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
+        found: list[pb.Resource] = []
+        owner = request.owner or pb.Id()
+        for type in {each.kind: each for each in self._registry}.values():
+            within = owner.tenancy if type.scope is Scope.NAMESPACE else None
+            # One that it may not list, or that the cluster does not have, hides no other.
+            with suppress(PermissionDenied, NotFound):
+                listed = await self._over.list(call, pb.ListRequest(type=type.message, tenancy=within))
+                found += [each for each in listed.resources if each.owner is not None and each.owner.uid == owner.uid]
+        return pb.ListByOwnerResponse(resources=found)
