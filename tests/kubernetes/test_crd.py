@@ -347,7 +347,9 @@ def test_program_with_its_roles_has_the_rights_that_it_needs_and_no_others(kube:
         assert allowed("watch", "", "configmaps")
         assert not allowed("update", "", "configmaps")
         assert allowed("create", "events.k8s.io", "events", inside="")
-        assert all(allowed(verb, "coordination.k8s.io", "leases") for verb in ("create", "get", "list", "update"))
+        assert all(
+            allowed(verb, "coordination.k8s.io", "leases") for verb in ("create", "get", "list", "update", "watch")
+        )
         assert not allowed("create", "coordination.k8s.io", "leases", inside="default")
 
 

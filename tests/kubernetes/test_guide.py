@@ -63,12 +63,12 @@ def token_of(kube: KubeServer, namespace: str, account: str) -> str:
         return token
 
 
-def asked(address: str, *question: str) -> str:
-    """Return what a command prints about the process at an address."""
+def asked(address: str, *question: str, code: int = 0) -> str:
+    """Return what a command prints about the process at an address, when it exits with this code."""
     command = [sys.executable, "-m", "headway.cli", "--server", address, *question]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
 
 
 def listed(log: Path, type: str, namespace: str) -> list[str]:
@@ -146,6 +146,13 @@ async def test_guides_program_runs_with_the_rights_that_the_command_prints(
         assert "It is not stored" in asked(at, "why", "website", "shop.example", "--namespace", namespace)
         assert asked(at, "why", "--stuck") == ""
         assert "blog" in asked(at, "retry", "website", "blog", "--namespace", namespace)
+        assert asked(at, "pause", "websites/websites", "--reason", "disks") == "websites/websites is paused\n"
+        # Its holder renews the Lease meanwhile, and the program has the rights to see the pause.
+        await until(lambda: "It is paused (disks)" in asked(at, "why", "website", "blog", "-n", namespace), log)
+        assert asked(at, "resume", "websites/websites") == "websites/websites is resumed\n"
+        await until(lambda: "It is paused" not in asked(at, "why", "website", "blog", "-n", namespace), log)
+        refused = asked(at, "get", "website", "blog", "-n", namespace, code=1)
+        assert "this process answers about its controllers and their pauses alone" in refused
         assert listed(log, "example.org.v1.Website", namespace) == ["blog"]
 
 

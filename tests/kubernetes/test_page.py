@@ -19,7 +19,7 @@ from headway.page import open_page
 from headway.page._search import find
 from tests.helpers.kube_server import ADMIN, BOB, KubeServer
 from tests.kubernetes.connected import GROUP, Program, Spec, Website, install_crd, kubeconfig
-from tests.page.kit import PATIENCE, Visitor
+from tests.page.kit import PATIENCE, Visitor, until
 
 SITE = f"{GROUP}.v1.Website"
 _READ = ["get", "list", "watch"]
@@ -202,6 +202,11 @@ async def test_page_changes_nothing_unless_it_is_switched_on(kube: KubeServer, n
         assert changed.json()["data"]["spec"] == {"image": "web:1", "replicas": 3}
         await engine.wait_idle()
         assert (await visitor.change("POST", "/page/retry", retry)).json() == {"running": False}
+        pause = {"controller": "sites/sites", "reason": "disks"}
+        assert (await visitor.change("POST", "/page/pause", pause)).status_code == 204
+        await until(lambda: engine.controllers["sites"].status().paused == "disks")
+        assert (await visitor.change("POST", "/page/resume", pause)).status_code == 204
+        await until(lambda: engine.controllers["sites"].status().paused is None)
         assert (await visitor.change("DELETE", path)).status_code == 204
         await headway.until_gone(engine.client, program.website, program.site("blog").id)
 

@@ -179,6 +179,13 @@ class _Over:
         setattr(self, name, made)
         return made
 
+    def __mapping__(self) -> Mapping[str, Handler]:
+        """Return the handlers by path, as `Api` does."""
+        return {
+            path: Handler(getattr(self, each.name), each.cardinality, each.request_type, each.reply_type)
+            for path, each in self._methods.items()
+        }
+
 
 def _called(channel: Channel, path: str, method: Method) -> Callable[[Call, Any], Any]:
     def open_stream(call: Call, request: Any) -> Stream[Any]:

@@ -50,7 +50,7 @@ def kubernetes() -> None:
     "--listen",
     multiple=True,
     metavar="ADDRESS",
-    help="Answer `headway why` and `headway retry` about this process here, such as 127.0.0.1:7070. May be repeated.",
+    help="Answer `headway why`, `retry`, `pause` and `resume` here, such as at 127.0.0.1:7070. May be repeated.",
 )
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page of this process here, on loopback only.")
 @click.option("--http-writes", is_flag=True, help="Let the live page of --http apply, delete, pause, resume and retry.")

@@ -3,6 +3,7 @@
 The extra ``kubernetes`` installs what this package needs. `_types.py` declares types, and `_objects.py` makes resources
 of objects. `_watch.py`, `_resources.py` and `_leases.py` are the services of Headway over an API server, which
 `_kubeconfig.py` finds, `_credentials.py` convinces and `_http.py` calls. `_webhooks.py` is what the API server calls.
+`_pauses.py` reads what an operator has labeled.
 """
 
 from headway.kubernetes._apply import delete as delete

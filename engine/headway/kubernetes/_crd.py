@@ -174,7 +174,7 @@ def rbac_of(
         allow(place, "events.k8s.io", "events", "create", "get", "patch")
     # Its uid tells which cluster this is.
     cluster = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
-    leases = _rule("coordination.k8s.io", ["leases"], ("create", "get", "list", "update"))
+    leases = _rule("coordination.k8s.io", ["leases"], ("create", "get", "list", "patch", "update", "watch"))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": program, "namespace": namespace}}
     made = [account]
     for place, found in rights.items():

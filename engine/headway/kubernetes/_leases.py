@@ -31,7 +31,7 @@ _FENCE = "headway.dev/fence"
 _CHECKPOINT = "headway.dev/checkpoint"
 _TERM = "headway.dev/term"
 _CLUSTER = "headway.dev/cluster"
-_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY = "app.kubernetes.io/managed-by"
 _POLL = 1.0
 _ATTEMPTS = 8
 
@@ -152,7 +152,7 @@ class Leases(LeaseApi):
     @override
     async def list(self, call: Call, request: lease_pb.ListRequest, /) -> lease_pb.ListResponse:
         """Return the leases that are held."""
-        found = await self._cluster.server.call("GET", self._path, params={"labelSelector": f"{_MANAGED_BY}=headway"})
+        found = await self._cluster.server.call("GET", self._path, params={"labelSelector": f"{MANAGED_BY}=headway"})
         held: list[lease_pb.Lease] = []
         for each in found.get("items") or ():
             name = (each["metadata"].get("annotations") or {}).get(NAME, "")
@@ -232,7 +232,7 @@ class Leases(LeaseApi):
 
     async def _fences_of(self, controller: str) -> dict[tuple[str, str], tuple[int, int, int]]:
         """Return all fences of a controller, by the controller and the member."""
-        found = await self._cluster.server.call("GET", self._path, params={"labelSelector": f"{_MANAGED_BY}=headway"})
+        found = await self._cluster.server.call("GET", self._path, params={"labelSelector": f"{MANAGED_BY}=headway"})
         fences: dict[tuple[str, str], tuple[int, int, int]] = {}
         for each in found.get("items") or ():
             of, _, member = (each["metadata"].get("annotations") or {}).get(NAME, "").partition("#")
@@ -264,7 +264,7 @@ class Leases(LeaseApi):
         own = object_name(kind, name)
         meta: dict[str, Any] = {"name": own} if found is None else dict(found["metadata"])
         meta.pop("managedFields", None)
-        meta["labels"] = {**(meta.get("labels") or {}), _MANAGED_BY: "headway"}
+        meta["labels"] = {**(meta.get("labels") or {}), MANAGED_BY: "headway"}
         own_notes = {NAME: name, _CLUSTER: self._cluster.store_id}
         meta["annotations"] = {**(meta.get("annotations") or {}), **own_notes, **annotations}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}

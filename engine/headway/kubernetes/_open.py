@@ -22,6 +22,7 @@ from headway.kubernetes._cluster import Cluster
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._kubeconfig import load_config
 from headway.kubernetes._leases import Leases
+from headway.kubernetes._pauses import WithPauses
 from headway.kubernetes._resources import Resources
 from headway.kubernetes._types import KubernetesType
 from headway.kubernetes._unresolved import Unresolved
@@ -73,14 +74,17 @@ async def open_channel(
     warn: Callable[[str], object] = lambda _: None,
     *,
     only_namespace: bool = False,
+    pauses: bool = False,
     **options: Any,
 ) -> AsyncIterator[ClusterChannel]:
-    """Open a channel to the objects of a cluster."""
+    """Open a channel to the objects of a cluster, and to its pauses if wanted."""
     cluster = Cluster(server, registry, namespace, only_namespace=only_namespace)
     await cluster.identify()
     async with block_nursery() as nursery:
         unresolved = Unresolved(cluster, warn, nursery)
-        channel = ClusterChannel(Resources(cluster, unresolved), Leases(cluster, unresolved), Store(cluster), **options)
+        resources = Resources(cluster, unresolved)
+        served = WithPauses(resources, cluster) if pauses else resources
+        channel = ClusterChannel(served, Leases(cluster, unresolved), Store(cluster), **options)
         try:
             yield channel
         finally:
@@ -144,7 +148,7 @@ async def open_cluster(
     async with (
         ApiServer(config, on_warning=warned) as server,
         open_channel(
-            server, registry, config.namespace, warned, only_namespace=only_namespace, report=failed
+            server, registry, config.namespace, warned, only_namespace=only_namespace, pauses=True, report=failed
         ) as channel,
         open_workers(channel, *apps, **options) as engine,
     ):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from typing_extensions import override
 
-from headway.api import Call, Channel, Handler, LeaseApi, ResourceApi
+from headway.api import Call, LeaseApi, ResourceApi, Wrapper
 from headway.base import block_nursery
 from headway.controller import App
 from headway.engine import Engine, Network
@@ -20,10 +20,7 @@ from headway.page._parts import CalledParts
 from headway.page._serving import served
 from headway.resource import Registry, Scope, is_builtin, pb
 from headway.rpc import Services, is_loopback
-from headway.service import RESOURCE_SERVICE
 from headway.why import ObserveService, observer_of
-
-_LIST_BY_OWNER = f"/{RESOURCE_SERVICE}/ListByOwner"
 
 
 @asynccontextmanager
@@ -49,18 +46,19 @@ async def open_page(engine: Engine, *apps: App, http: str, http_writes: bool = F
     check_own_page(http)
     network = Network(http=http, http_writes=http_writes, insecure=True)
     observe, channel = observer_of(engine), engine.client._channel
+    api = ResourceApi.over(channel)
     registry = engine._registry.of_known(lambda name: not is_builtin(engine._registry.resolve(name)))
     page = PageHost(
         apps,
         observe,
         registry,
-        CalledParts(ResourceApi.over(channel)),
+        CalledParts(api),
         writes=http_writes,
         # Manifests have no editor, because no schema of theirs is known here.
         lacks=["events", "quotas", *(str(each.name) for each in registry if issubclass(each.payload, Manifest))],
         report=engine._report,
     )
-    services = Services(_Resources(channel, registry), _PassedOn(LeaseApi, channel), ObserveService(observe, registry))
+    services = Services(_Resources(api, registry), LeaseApi.over(channel), ObserveService(observe, registry))
     async with (
         block_nursery() as nursery,
         served(page, network, engine._report, services, nursery, json_api=False) as (address, _),
@@ -78,32 +76,19 @@ def check_own_page(http: str) -> None:
         )
 
 
-class _PassedOn:
-    """The methods of a service, as calls of a channel."""
-
-    def __init__(self, api: type[Any], channel: Channel) -> None:
-        self._api = api
-        self._over: Any = api.over(channel)
-
-    def __mapping__(self) -> Mapping[str, Handler]:
-        return {
-            path: Handler(getattr(self._over, each.name), each.cardinality, each.request_type, each.reply_type)
-            for path, each in self._api.methods.items()
-        }
-
-
-class _Resources(_PassedOn):
+class _Resources(Wrapper):
     """The resources of a cluster. What an object owns is listed as far as the program may list it."""
 
-    def __init__(self, channel: Channel, registry: Registry) -> None:
-        super().__init__(ResourceApi, channel)
+    def __init__(self, api: ResourceApi, registry: Registry) -> None:
+        super().__init__(api)
+        self._api = api
         self._registry = registry
 
     @override
-    def __mapping__(self) -> Mapping[str, Handler]:
-        made = {**super().__mapping__()}
-        made[_LIST_BY_OWNER] = made[_LIST_BY_OWNER]._replace(func=self._list_by_owner)
-        return made
+    async def unary(self, path: str, answer: Callable[[Call, Any], Awaitable[Any]], call: Call, request: Any) -> Any:
+        if isinstance(request, pb.ListByOwnerRequest):
+            return await self._list_by_owner(call, request)
+        return await answer(call, request)
 
     async def _list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
         found: list[pb.Resource] = []
@@ -112,6 +97,6 @@ class _Resources(_PassedOn):
             within = owner.tenancy if type.scope is Scope.NAMESPACE else None
             # One that it may not list, or that the cluster does not have, hides no other.
             with suppress(PermissionDenied, NotFound):
-                listed = await self._over.list(call, pb.ListRequest(type=type.message, tenancy=within))
+                listed = await self._api.list(call, pb.ListRequest(type=type.message, tenancy=within))
                 found += [each for each in listed.resources if each.owner is not None and each.owner.uid == owner.uid]
         return pb.ListByOwnerResponse(resources=found)

@@ -17,7 +17,9 @@ from headway.pauses._type import controller_problem as controller_problem
 from headway.pauses._type import pause_name as pause_name
 
 if TYPE_CHECKING:
+    from headway.pauses._alone import PausesAlone as PausesAlone
+    from headway.pauses._alone import is_of_pauses as is_of_pauses
     from headway.pauses._pauses import pauses_extension as pauses_extension
 
 # Imported on first use: only engines and workers need it.
-__getattr__ = imported_later(__name__, {"_pauses": "pauses_extension"})
+__getattr__ = imported_later(__name__, {"_alone": "PausesAlone is_of_pauses", "_pauses": "pauses_extension"})

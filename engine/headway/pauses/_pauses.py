@@ -78,8 +78,12 @@ class Pauses:
         for key, message in store.entries.items():
             pause = Resource(PAUSE, message)
             if not pause.is_deleting:
-                reason = UNREADABLE if self._informer.is_undecodable(key, message) else pause.data.reason
-                found[pause.name] = reason, created_at(pause.id.uid)
+                since = created_at(pause.id.uid)
+                if self._informer.is_undecodable(key, message):
+                    found[pause.name] = UNREADABLE, since
+                else:
+                    # On a cluster, the pause has a name of its own.
+                    found[pause_name(pause.data.controller)] = pause.data.reason, since
         for name, gate in self._gates.items():
             why, gate.since = found.get(name, (None, 0.0))
             gate.set(why)

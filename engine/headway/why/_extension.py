@@ -15,6 +15,7 @@ from headway.access import Caller
 from headway.client import Client
 from headway.engine import Engine, Extension, Host
 from headway.events import ignore
+from headway.pauses import PausesAlone
 from headway.quotas import quotas_now
 from headway.resource import ResourceId, pb, shared_message
 from headway.rpc import Channel, Limits, Services, open_channel, open_server
@@ -93,13 +94,15 @@ def observer_of(asked: Engine | Host) -> ObserveHost:
 
 @asynccontextmanager
 async def answering(engine: Engine, addresses: Sequence[str]) -> AsyncIterator[Sequence[str]]:
-    """Answer `headway why` and `headway retry` about this process at some addresses while the block runs.
+    """Answer `headway why`, `retry`, `pause` and `resume` about this process at some addresses while the block runs.
 
-    It is for a process that has no server of Headway to ask. Whoever can connect may ask about every resource, and
-    repeat reconciles. Yields the addresses with their actual ports. Raises OSError if one cannot be bound.
+    It is for a process that has no server of Headway to ask. Whoever can connect may ask about every resource, repeat
+    reconciles, and pause controllers. Yields the addresses with their actual ports. Raises OSError if one cannot be
+    bound.
     """
     observe = ObserveService(observer_of(engine), engine._registry)
-    async with open_server(Services(observe, TypesService(engine._registry)), addresses, grace=0.0) as server:
+    services = Services(observe, TypesService(engine._registry), PausesAlone(engine.client))
+    async with open_server(services, addresses, grace=0.0) as server:
         yield server.addresses
 
 
