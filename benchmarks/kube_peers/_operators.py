@@ -46,7 +46,7 @@ class Side(NamedTuple):
 
 def sides(go_program: Path, kopf_python: Path) -> list[Side]:
     """Return the operators: Headway, controller-runtime in two ways, and kopf."""
-    ours = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "benchmarks.kube_peers.websites:app"]
+    ours = [sys.executable, "-m", "headway.cli", "run", "benchmarks.kube_peers.websites:app", "--kubernetes"]
     kopf = _OURS / "with_kopf/websites.py"
     common = [_GO / "main.go", _GO / "types.go"]
     return [

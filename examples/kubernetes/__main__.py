@@ -21,7 +21,7 @@ from examples.kubernetes.cluster import Cluster, Process, free_ports, running_cl
 from examples.kubernetes.stand_ins import OWNED, WEBSITES, items_of, run_stand_ins
 
 APP = "examples.kubernetes.websites:app"
-COMMAND = (sys.executable, "-m", "headway.cli", "kubernetes")
+COMMAND = (sys.executable, "-m", "headway.cli")
 STEP = 40.0
 """The seconds within which the cluster must be as the Websites ask."""
 
@@ -156,7 +156,7 @@ def status_of(site: Mapping[str, Any]) -> tuple[int, bool]:
 async def install(cluster: Cluster) -> Path:
     """Install the custom resource and the rights, as the commands print them. Return the operator's kubeconfig."""
     for document in ("crd", "rbac"):
-        printed = await trio.run_process([*COMMAND, document, APP], capture_stdout=True)
+        printed = await trio.run_process([*COMMAND, "kubernetes", document, APP], capture_stdout=True)
         for each in yaml.safe_load_all(printed.stdout):
             await cluster.apply(each)
     return await cluster.kubeconfig_of("websites")
@@ -174,7 +174,7 @@ async def running(folder: Path) -> AsyncIterator[Story]:
         url = f"http://127.0.0.1:{port}"
         kubeconfig = await install(cluster)
         # With a name, it takes its own lease again after a kill. Under another name it would wait for 15 seconds.
-        arguments = ("run", APP, "--kubeconfig", kubeconfig, "--process", "operator")
+        arguments = ("run", APP, "--kubernetes", "--kubeconfig", kubeconfig, "--process", "operator")
         operator = Process(folder, "operator", *COMMAND, *arguments, env={"DNS_URL": url})
         ending.callback(operator.close)
         operator.start()

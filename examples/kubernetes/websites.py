@@ -1,6 +1,6 @@
 """The operator: a Website becomes a Deployment, a Service, a ConfigMap, an Ingress and a record in DNS.
 
-Run it with `headway kubernetes run examples.kubernetes.websites:app`.
+Run it with `headway run examples.kubernetes.websites:app --kubernetes`.
 """
 
 import hashlib

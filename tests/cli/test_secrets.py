@@ -216,6 +216,7 @@ WITHOUT = {
     "resume",
     "peer",
     "quota",
+    "run",
     "serve",
     "work",
     "token",

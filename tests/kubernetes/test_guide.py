@@ -82,7 +82,7 @@ def listed(log: Path, type: str, namespace: str) -> list[str]:
 def running_program(folder: Path, file: Path, *options: str, app: str = "websites:app") -> Iterator[Path]:
     """Run the program by its command until the end of the block, and yield its log."""
     log = folder / "log"
-    running = ["kubernetes", "run", app, "--kubeconfig", str(file), *options]
+    running = ["run", app, "--kubernetes", "--kubeconfig", str(file), *options]
     command = [sys.executable, "-m", "headway.cli", *running]
     with log.open("wb") as into:
         environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -233,11 +233,19 @@ async def test_a_program_of_scopes_has_rights_in_their_namespace_alone(
         assert program.get(f"/api/v1/namespaces/{namespace}/configmaps").status_code == 403
 
 
+def test_run_needs_to_know_where() -> None:
+    command = [sys.executable, "-m", "headway.cli", "run", "websites:app"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "give --kubernetes" in done.stderr
+    assert "`headway serve websites:app`" in done.stderr
+
+
 def test_only_this_machine_can_ask_a_process(tmp_path: Path) -> None:
     (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
     others, wrong = ("0.0.0.0:7070", "others can reach this address"), ("7070", "7070")
     for option, (address, why) in itertools.product(("--listen", "--http"), (others, wrong)):
-        command = [sys.executable, "-m", "headway.cli", "kubernetes", "run", "websites:app", option, address]
+        command = [sys.executable, "-m", "headway.cli", "run", "websites:app", "--kubernetes", option, address]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -293,18 +301,30 @@ def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"]["host"] = {"type": "string"}
     (tmp_path / "old.yaml").write_text(yaml.safe_dump(crd))
-    command = [sys.executable, "-m", "headway.cli", "kubernetes", "diff", "old.yaml", "websites:app"]
+    command = [sys.executable, "-m", "headway.cli", "schema", "diff", "websites:app", "--kubernetes", "old.yaml"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, "spec.host" in done.stdout) == (7, True), done.stdout + done.stderr
+    present = yaml.safe_dump({"kind": "List", "items": printed(tmp_path, "crd", "websites:app")})
+    done = subprocess.run(
+        [*command[:-1], "-"],
+        input=present,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "no differences\n"), done.stdout + done.stderr
 
 
 def test_a_file_without_crds_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
     (tmp_path / "old.yaml").write_text("{kind: Role, metadata: {name: a}}")
-    command = [sys.executable, "-m", "headway.cli", "kubernetes", "diff", "old.yaml", "websites:app"]
+    command = [sys.executable, "-m", "headway.cli", "schema", "diff", "websites:app", "--kubernetes", "old.yaml"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False

@@ -121,7 +121,7 @@ def person(own_kube: KubeServer, tmp_path_factory: pytest.TempPathFactory) -> It
     token = person.does("create token websites").strip()
     config = kubeconfig(own_kube, "default", folder, token)
     provider = Process(folder, "dns", sys.executable, "-m", "examples.kubernetes.dns", port)
-    command = (sys.executable, "-m", "headway.cli", "kubernetes", "run", APP, "--kubeconfig", config)
+    command = (sys.executable, "-m", "headway.cli", "run", APP, "--kubernetes", "--kubeconfig", config)
     operator = Process(folder, "operator", *command, env={"DNS_URL": person.dns})
     try:
         provider.start()

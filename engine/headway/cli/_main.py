@@ -43,7 +43,7 @@ _COMMANDS = {
     "kubernetes": (
         "_kubernetes",
         "kubernetes",
-        "Run the controllers of APP on a Kubernetes cluster, and print the CRDs and the rights that it needs.",
+        "Print the CustomResourceDefinitions of APP, and the rights that it needs in a Kubernetes cluster.",
     ),
     "leases": (
         "_leases",
@@ -58,6 +58,11 @@ _COMMANDS = {
     "restore": ("_store", "restore", "Create a store at URL from FILE, a backup."),
     "resume": ("_pause", "resume", "Let a paused controller reconcile again, in every process."),
     "retry": ("_retry", "retry", "Let a controller reconcile a resource now, whatever delay it has."),
+    "run": (
+        "_run",
+        "run_app",
+        "Run the controllers of APP (module:attribute) on the objects of a Kubernetes cluster.",
+    ),
     "schema": (
         "_schema",
         "schema",
@@ -173,9 +178,9 @@ def main(
       6    `wait` timed out
       7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` problems,
            `store migrate` resources that it left in another version, `why --stuck` something that is stuck
-      70   `serve` or `work` received a signal to stop, but something blocked it
+      70   `serve`, `work` or `run` received a signal to stop, but something blocked it
       74   standard output could not be written (141 if its reader has left)
-      130  interrupted (`serve` and `work` exit with 0 then)
+      130  interrupted (`serve`, `work` and `run` exit with 0 then)
     """
     # Imported here, because help doesn't need it.
     from headway.cli._exits import end_at_signals

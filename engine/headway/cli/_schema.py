@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -208,9 +208,16 @@ def _object(schema: types_pb.ListResponse) -> dict[str, Any]:
 @schema.command()
 @click.argument("app")
 @_store
+@click.option(
+    "--kubernetes",
+    type=click.File(),
+    metavar="FILE",
+    help="The CustomResourceDefinitions of a cluster, from `kubectl get crd -o yaml`; - reads them from stdin.",
+)
+@click.option("--webhooks-at", metavar="PLACE", help="With --kubernetes, as for `headway kubernetes crd`.")
 @details_option
-def diff(app: str, store: str | None, output: Details) -> None:
-    """Check whether a store, or the server, would reject APP (module:attribute), and why.
+def diff(app: str, store: str | None, kubernetes: IO[str] | None, webhooks_at: str | None, output: Details) -> None:
+    """Check whether a store, the server or a cluster would reject APP (module:attribute), and why.
 
     Exits with 7 if it would. Nothing is changed.
 
@@ -219,7 +226,19 @@ def diff(app: str, store: str | None, output: Details) -> None:
 
     Without --store, APP is a client or a worker of the server, and its topics are compared as well. A server describes
     only the types and topics of its own program, and not what its store holds. So before a deployment, use --store.
+
+    With --kubernetes, says what of a change of its CustomResourceDefinitions the cluster would refuse, or what would
+    lose data.
     """
+    if kubernetes is None and webhooks_at is not None:
+        raise Usage("--webhooks-at requires --kubernetes: it says where API servers find the converters of APP")
+    if kubernetes is not None:
+        if store is not None:
+            raise Usage("--store and --kubernetes exclude each other: give one of them")
+        from headway.cli._crd_diff import show_crd_diff
+
+        show_crd_diff(kubernetes, app, webhooks_at, output)
+        return
     run(partial(_diff, current_target(), *_declared(app), store, output))
 
 
