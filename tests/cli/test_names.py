@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headway import kubernetes
+from headway.cli._exits import Usage
+from headway.cli._names import find_type
+from headway.controller import App
 from tests.cli.terminal import Terminal
 
 UNITS = "type: tenancy.v1.Namespace\nname: lab\n---\ntype: staff.v1.Team\nname: core\nnamespace: lab\n"
@@ -12,6 +16,20 @@ UNITS = "type: tenancy.v1.Namespace\nname: lab\n---\ntype: staff.v1.Team\nname: 
 @pytest.mark.parametrize("type", ["teams", "Teams", "staff.teams", "staff.v1.Teams", "sites", "namespaces", "quotas"])
 async def test_plural_of_a_kind_names_its_type(headway: Terminal, type: str) -> None:
     assert (await headway("list", type)).returncode == 0
+
+
+def test_newest_version_stands_for_a_kind_where_any_will_do() -> None:
+    """`headway why` asks about an object in whatever version. A list has to name one."""
+    app = App("sites")
+    for version in ("v9", "v10", "v11beta2", "v12alpha1"):
+        kubernetes.builtin(app, f"example.org/{version}", "Website")
+    assert find_type("websites", app.registry, any_version=True).name.version == "v10"
+    assert find_type("v9.website", app.registry, any_version=True).name.version == "v9"
+    with pytest.raises(Usage, match="ambiguous"):
+        find_type("websites", app.registry)
+    kubernetes.builtin(app, "example.com/v1", "Website")
+    with pytest.raises(Usage, match="ambiguous"):
+        find_type("websites", app.registry, any_version=True)
 
 
 @pytest.mark.parametrize("command", ["get", "status", "delete", "list", "events"])

@@ -260,8 +260,9 @@ _CONTROLLER = """
 @sites.controller(manages=SITE)
 async def keep(rt, request):
     site = rt.resource(request)
-    async with rt.conditions(site) as conditions:
-        conditions.set("Seen", True, str(site.data.spec.size), reason="Seen")
+    async with rt.conditions(site) as conditions, rt.finalizer(site, f"{SITE.name.group}/dns") as guarded:
+        if guarded.alive:
+            conditions.set("Seen", True, str(site.data.spec.size), reason="Seen")
 """
 
 
@@ -275,7 +276,8 @@ async def test_guides_hooks_and_converter_run_with_the_rights_that_the_command_p
     apply(kube, namespace, [crd])
     apply(kube, namespace, printed(tmp_path, "rbac", "websites:sites", "--namespace", namespace, "--webhooks"))
     file = kubeconfig(kube, namespace, tmp_path, token_of(kube, namespace, "sites"))
-    options = ("--webhooks", "127.0.0.1:0")
+    at = f"unix:{tmp_path}/asked"
+    options = ("--webhooks", "127.0.0.1:0", "--listen", at)
     with kube.client() as client, running_program(tmp_path, file, *options, app="websites:sites") as log:
         group = f"{namespace}.example.org"
 
@@ -293,6 +295,10 @@ async def test_guides_hooks_and_converter_run_with_the_rights_that_the_command_p
             return [each["message"] for each in status.get("conditions", ())] == ["2"]
 
         await until(seen, log)
+        # In whatever version, and with the finalizer's controller.
+        about = asked(at, "why", "website", "blog", "-n", namespace)
+        assert about.startswith(f"{group}.v2.Website {namespace}/blog\n")
+        assert f"Its finalizer {group}/dns is removed by controller sites/keep." in about
 
 
 def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:

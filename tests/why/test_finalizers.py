@@ -69,3 +69,26 @@ async def test_finalizer_is_of_the_controller_that_manages_the_type() -> None:
             stored = (await engine.why(core.id)).stored
             assert stored is not None
             assert stored.finalizers == [Finalizer("cleanup", "staff/cleanup"), Finalizer("reaper")]
+
+
+async def test_finalizer_in_the_domain_of_its_group_is_of_the_only_controller() -> None:
+    """On a cluster, each finalizer has a domain. Other domains are those of other programs."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+    app.controller(manages=team, name="teams")(nothing)
+    held = "bills/dns staff/dns staffs/dns"
+    async with headway.open_engine("memory:", app, report=events.ignore) as engine:
+        core = await engine.client.write(team.new("core", metadata={"finalizers": held}))
+        stored = (await engine.why(core.id)).stored
+        assert stored is not None
+        assert [each.controller for each in stored.finalizers] == ["", "staff/teams", ""]
+        told = [each.strip() for each in sentences(await engine.why(core.id))]
+        assert "Its finalizer staff/dns is removed by controller staff/teams." in told
+    other = headway.App("bills")
+    other.add_type(team)
+    other.controller(manages=team, name="bills")(nothing)
+    async with headway.open_engine("memory:", app, other, report=events.ignore) as engine:
+        core = await engine.client.write(team.new("core", metadata={"finalizers": held}))
+        stored = (await engine.why(core.id)).stored
+        assert stored is not None
+        assert [each.controller for each in stored.finalizers] == ["", "", ""]

@@ -21,10 +21,11 @@ from headway.resource import (
 )
 
 
-def find_type(written: str, registry: Registry) -> ResourceType[Any]:
+def find_type(written: str, registry: Registry, *, any_version: bool = False) -> ResourceType[Any]:
     """Return the type with a name such as ``Team``, ``staff.Team`` or ``staff.v1.Team``, in any case. Raises Usage.
 
-    A plural such as ``teams`` is accepted, unless a type has that name.
+    A plural such as ``teams`` is accepted, unless a type has that name. With ``any_version``, the newest version of one
+    kind stands for all of them.
     """
     types = sorted(registry, key=lambda each: each.name)
     exact = [each for each in types if str(each.name) == written]
@@ -33,6 +34,8 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
     bearers = bearers or [each for each in types if wanted in map(_plural, _spellings(each))]
     # A kind of the program's own comes before a built-in one, such as Event.
     bearers = [each for each in bearers if not is_builtin(each)] or bearers
+    if any_version and len({each.kind for each in bearers}) == 1:
+        bearers = [max(bearers, key=_age)]
     if len(bearers) == 1:
         return bearers[0]
     if bearers:
@@ -53,10 +56,10 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
 
 
 def find_named(
-    type: str, name: str, partition: str, namespace: str, registry: Registry
+    type: str, name: str, partition: str, namespace: str, registry: Registry, *, any_version: bool = False
 ) -> tuple[ResourceType[Any], ResourceId]:
     """Return the type and the id of a resource. Omitted tenancy units get their defaults. Raises Usage."""
-    found = find_type(type, registry)
+    found = find_type(type, registry, any_version=any_version)
     try:
         return found, found.id(name, partition=partition, namespace=namespace)
     except InvalidArgument as error:
@@ -88,6 +91,16 @@ def find_scope(type: ResourceType[Any], metadata: str) -> ResourceType[Any] | Sc
     if problem := selector_problem("--metadata", metadata):
         raise Usage(problem)
     return type.within(metadata=metadata)
+
+
+def _age(type: ResourceType[Any]) -> tuple[bool, bool, list[int]]:
+    """Return a key by which the newest version is the greatest: v2 before v1, and v1 before v2beta1 and v3alpha1."""
+    version = type.name.version
+    return (
+        "alpha" not in version and "beta" not in version,
+        "beta" in version,
+        [*map(int, re.findall(r"\d+", version))],
+    )
 
 
 def _plural(name: str) -> str:

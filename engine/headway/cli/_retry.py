@@ -64,7 +64,7 @@ async def retry(
         return
     if type is None or name is None:
         raise Usage("give a TYPE and a NAME, such as `headway retry team core`, or --stuck for all that is stuck")
-    _, id = find_named(type, name, partition, namespace, connection.registry)
+    _, id = find_named(type, name, partition, namespace, connection.registry, any_version=True)
     async with naming_units(connection.client, id.partition, id.namespace):
         reply = await _retry(connection, id, controller)
     where = f", in process {', '.join(reply.processes)}" if reply.processes else ""

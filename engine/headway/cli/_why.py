@@ -71,7 +71,7 @@ async def why(
         return
     assert type is not None
     assert name is not None
-    _, id = find_named(type, name, partition, namespace, connection.registry)
+    _, id = find_named(type, name, partition, namespace, connection.registry, any_version=True)
     shown: observe_pb.Why | None = None
     while True:
         answer = await ask_why(connection, id)

@@ -131,7 +131,11 @@ class ObserveHost:
             resource=ref_of(id.type, id.key),
             stored=None
             if stored is None
-            else stored_answer(stored, self._finalizing(resource_id(stored.id).type.unversioned)),
+            else stored_answer(
+                stored,
+                self._finalizing(resource_id(stored.id).type.unversioned),
+                {each.name for each in controllers if each.role == "manages"},
+            ),
             controllers=await self._with_writers(await self._leases().of_parts(controllers)),
             writes=sorted(writes, key=lambda each: -each.revision)[:WRITES],
             unreachable=sorted(unreachable),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,16 @@ from headway.resource import EVENT, ResourceId, finalizers, is_marked, pb, resou
 from headway.why.answers import ref_of
 
 
-def stored_answer(stored: pb.Resource, named: Mapping[str, str]) -> observe_pb.Stored:
-    """Return what is stored of a resource, with the names of its finalizers' controllers."""
+def stored_answer(stored: pb.Resource, named: Mapping[str, str], managing: Collection[str] = ()) -> observe_pb.Stored:
+    """Return what is stored of a resource, with the names of its finalizers' controllers.
+
+    Args:
+        named: the controllers that have the name of a finalizer.
+        managing: the controllers that manage the resource. A finalizer in the domain of its group, as on a cluster, is
+            that of the only one.
+    """
+    domain = f"{resource_id(stored.id).type.group}/"
+    only = next(iter(managing)) if len(managing) == 1 else ""
     owner = None if stored.owner is None else resource_id(stored.owner)
     return observe_pb.Stored(
         version=stored.version,
@@ -20,7 +28,10 @@ def stored_answer(stored: pb.Resource, named: Mapping[str, str]) -> observe_pb.S
         owner=None if owner is None else ref_of(owner.type, owner.key),
         deleting=is_marked(stored.metadata),
         conditions=list(_conditions(stored)),
-        finalizers=[observe_pb.Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))],
+        finalizers=[
+            observe_pb.Finalizer(name, named.get(name, only if name.startswith(domain) else ""))
+            for name in sorted(finalizers(stored.metadata))
+        ],
     )
 
 
