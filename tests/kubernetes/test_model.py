@@ -65,6 +65,7 @@ def listed(key: str, values: tuple[Any, ...], **fields: st.SearchStrategy[Any]) 
 
 words = st.sampled_from(["a", "b"])
 numbers = st.integers(-1, 3)
+secrets = some(stringData=some(x=words, y=words), data=some(y=st.just("YQ=="), z=st.just("YQ==")))
 config_maps = some(data=some(x=words, y=words, z=words))
 leases = some(spec=some(holderIdentity=words, leaseDurationSeconds=numbers, leaseTransitions=numbers))
 containers = listed(
@@ -96,7 +97,7 @@ things = some(
         tags=some(p=words, q=words),
         parts=listed("name", ("l", "r"), size=numbers, tags=some(p=words)),
         colors=st.lists(words, max_size=2, unique=True),
-        steps=st.lists(words, max_size=2),
+        steps=st.lists(st.sampled_from(["a", "b", "", "abc"]), max_size=2),
         fixed=some(p=words, q=words),
         free=some(p=words, q=some(r=words)),
         unknown=words,
@@ -124,7 +125,7 @@ SCHEMA = {
             "properties": {
                 "image": {"type": "string", "default": "none"},
                 "count": {"type": "integer", "format": "int64", "minimum": 0},
-                "tags": TEXTS,
+                "tags": {**TEXTS, "maxProperties": 1},
                 "parts": {
                     "type": "array",
                     "x-kubernetes-list-type": "map",
@@ -132,7 +133,7 @@ SCHEMA = {
                     "items": PARTS,
                 },
                 "colors": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-                "steps": {"type": "array", "items": {"type": "string"}},
+                "steps": {"type": "array", "maxItems": 1, "items": {"type": "string", "minLength": 1, "maxLength": 2}},
                 "fixed": {**TEXTS, "x-kubernetes-map-type": "atomic"},
                 "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
             },
@@ -178,6 +179,7 @@ DEFINITION = {
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TESTED = (
     Kind("v1", "ConfigMap", "configmaps", config_maps),
+    Kind("v1", "Secret", "secrets", secrets),
     Kind("apps/v1", "Deployment", "deployments", deployments, deployment_status, scale=True),
     Kind("coordination.k8s.io/v1", "Lease", "leases", leases),
     Kind(f"{GROUP}/v1", "Thing", "things", things, thing_status),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -154,6 +155,15 @@ def _lease_causes(object: dict[str, Any], _: dict[str, Any] | None) -> Iterator[
             yield wrong(f"spec.{key}", object["spec"][key])
 
 
+def _secret(object: dict[str, Any]) -> None:
+    texts = object.pop("stringData", None) or {}
+    if texts:
+        object["data"] = object.get("data", {}) | {
+            key: base64.b64encode(each.encode()).decode() for key, each in texts.items()
+        }
+    _default(object, {"type": "Opaque"})
+
+
 def _namespace(object: dict[str, Any]) -> None:
     meta = object["metadata"]
     object["spec"] = {"finalizers": ["kubernetes"]} | object.get("spec", {})
@@ -166,6 +176,7 @@ _POD: dict[str, Any] = {"selector": None, "template": {"metadata": {}, "spec": {
 # The options of some types that the flags in the table do not give.
 _SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "Namespace": {"namespaced": False, "complete": _namespace},
+    "Secret": {"complete": _secret},
     "ClusterRole": {"namespaced": False},
     "ClusterRoleBinding": {"namespaced": False},
     "CustomResourceDefinition": {"namespaced": False},

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from typing import Any, NamedTuple
 
 from headway.testing.kubernetes._fields import MAPPINGS, copied
@@ -111,6 +112,13 @@ def pruned(value: Any, schema: Mapping[str, Any], dropped: list[str], at: str = 
     return found
 
 
+_SIZES: Mapping[str, tuple[type[Sized], str]] = {
+    "Length": (str, "FieldValueTooLong"),
+    "Items": (list, "FieldValueTooMany"),
+    "Properties": (dict, "FieldValueTooMany"),
+}
+
+
 def schema_causes(value: Any, schema: Mapping[str, Any], at: str = "", *, root: bool = False) -> Iterator[Cause]:
     """Iterate over what a schema finds wrong with a value: types, required fields, enums, bounds and duplicates."""
     kind = schema.get("type", "")
@@ -126,6 +134,12 @@ def schema_causes(value: Any, schema: Mapping[str, Any], at: str = "", *, root: 
         yield wrong(at, value)
     if isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         yield wrong(at, value)
+    for name, (sized, reason) in _SIZES.items():
+        if isinstance(value, sized):
+            if len(value) < schema.get(f"min{name}", 0):
+                yield wrong(at, value)
+            if len(value) > schema.get(f"max{name}", math.inf):
+                yield Cause(reason, f"Too {'long' if sized is str else 'many'}: {len(value)}", at)
     if isinstance(value, dict):
         properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
         yield from (required(_below(at, key)) for key in schema.get("required") or () if key not in value)
