@@ -225,7 +225,7 @@ def test_objects_of_one_form_share_what_is_kept_of_them() -> None:
     """Their owners differ, whose uids are keys of owned fields."""
     type, applied = Program().config_map, Applied()
     for uid in ("6b3a", "7c4b"):
-        fields = {"f:metadata": {"f:ownerReferences": {f'k:{{"uid":"{uid}"}}': {}}}}
+        fields: dict[str, Any] = {"f:metadata": {"f:ownerReferences": {f'k:{{"uid":"{uid}"}}': {}}}}
         meta = {"ownerReferences": [{"uid": uid}], "managedFields": [{**OWNED, "fieldsV1": fields}]}
         applied.saw(type, (type.name, ("", "", uid)), {**meta, "resourceVersion": "1"}, deleted=False)
     assert len(applied._texts) == 1
