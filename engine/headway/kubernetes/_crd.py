@@ -173,8 +173,8 @@ def rbac_of(
     for place in [""] if rights[""] else [each for each, found in rights.items() if found]:
         allow(place, "events.k8s.io", "events", "create", "get", "patch")
     # Its uid tells which cluster this is.
-    cluster = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
-    leases = _rule("coordination.k8s.io", ["leases"], ("create", "get", "list", "patch", "update", "watch"))
+    cluster = rule("", ["namespaces"], ["get"], ["kube-system"])
+    leases = rule("coordination.k8s.io", ["leases"], ("create", "get", "list", "patch", "update", "watch"))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": program, "namespace": namespace}}
     made = [account]
     for place, found in rights.items():
@@ -182,14 +182,16 @@ def rbac_of(
         together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for (group, plural), verbs in sorted(found.items()):
             together.setdefault((group, tuple(sorted(verbs))), []).append(plural)
-        rules = [_rule(group, plurals, verbs) for (group, verbs), plurals in together.items()]
+        rules = [rule(group, plurals, verbs) for (group, verbs), plurals in together.items()]
         rules = [cluster, *rules, *in_cluster] if not place else rules
         made += _role(program, account, place, [*rules, leases, *in_namespace] if place == namespace else rules)
     return made
 
 
-def _rule(group: str, resources: list[str], verbs: Sequence[str]) -> Document:
-    return {"apiGroups": [group], "resources": resources, "verbs": sorted(verbs)}
+def rule(group: str, resources: list[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Document:
+    """Return a rule of RBAC. Without names, it is for all objects of these types."""
+    made: Document = {"apiGroups": [group], "resources": resources, "verbs": sorted(verbs)}
+    return made | ({"resourceNames": names} if names else {})
 
 
 def _role(program: str, account: Document, place: str, rules: list[Document]) -> list[Document]:

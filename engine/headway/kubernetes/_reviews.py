@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from headway.api import ProgramFailed
 from headway.base import Steps, reason_text, repr_text
@@ -26,9 +26,6 @@ from headway.versions import BadConversion, VersionChain, chain_of, different_fi
 
 Object = dict[str, Any]
 
-ADMISSION = ("admission.k8s.io/v1", "AdmissionReview")
-CONVERSION = ("apiextensions.k8s.io/v1", "ConversionReview")
-
 NEWER = "headway.dev/newer"
 """The annotation of an object with what it lacks of the newer version that it was converted from: a merge patch."""
 
@@ -41,17 +38,6 @@ _FORGOTTEN = 3600.0
 """The seconds in which at most `_MOST_REPORTED` failed conversions are reported, because anybody may ask for one."""
 
 _OF_FIELD = re.compile(r"((?:spec|metadata)(?:\.\w+|\[[^\]\n]*\])*): (.+)", re.DOTALL)
-
-
-class Review(NamedTuple):
-    """A kind of question.
-
-    Attributes:
-        names: the apiVersion and the kind of the question and of its answer.
-    """
-
-    names: tuple[str, str]
-    answer: Callable[[Object], Steps[Object]]
 
 
 class Reviews:
@@ -73,28 +59,29 @@ class Reviews:
         self._report = report
         self._reported: set[int] = set()
         self._forgotten_at = 0.0
-        self._reviews = {
-            "/convert": Review(CONVERSION, self._convert),
-            "/mutate": Review(ADMISSION, self._mutate),
-            "/validate": Review(ADMISSION, self._validate),
+        # By path: the apiVersion and the kind of the question and of its answer, and what answers it.
+        self._reviews: dict[str, tuple[str, str, Callable[[Object], Steps[Object]]]] = {
+            "/convert": ("apiextensions.k8s.io/v1", "ConversionReview", self._convert),
+            "/mutate": ("admission.k8s.io/v1", "AdmissionReview", self._mutate),
+            "/validate": ("admission.k8s.io/v1", "AdmissionReview", self._validate),
         }
 
     def answered(self, path: str, body: bytes) -> Steps[bytes]:
         """Return the answer to a question, in steps. Raises HttpRefusal for what is no question for this program."""
-        review = self._reviews.get(path)
-        if review is None:
+        if path not in self._reviews:
             raise HttpRefusal(404, "NOT_FOUND", f"there is no {path}: use {', '.join(self._reviews)}")
+        version, kind, answer = self._reviews[path]
         try:
             asked = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise invalid(f"the body is not JSON: {reason_text(error)}") from None
         names = (asked.get("apiVersion"), asked.get("kind")) if isinstance(asked, dict) else None
-        if names != review.names:
-            raise invalid(f"{path} answers {review.names[1]} of {review.names[0]}, and not {names}")
+        if names != (version, kind):
+            raise invalid(f"{path} answers {kind} of {version}, and not {repr_text(names)}")
         request = _part(asked, "request", dict)
-        answer = {"uid": _part(request, "uid", str), **(yield from review.answer(request))}
-        names_of_answer = {"apiVersion": review.names[0], "kind": review.names[1]}
-        return json.dumps({**names_of_answer, "response": answer}, separators=(",", ":")).encode()
+        response = {"uid": _part(request, "uid", str), **(yield from answer(request))}
+        made = {"apiVersion": version, "kind": kind, "response": response}
+        return json.dumps(made, separators=(",", ":")).encode()
 
     # Conversions.
 

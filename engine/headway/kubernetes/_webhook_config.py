@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from headway.controller import App
 from headway.errors import InvalidArgument
-from headway.kubernetes._crd import Document
+from headway.kubernetes._crd import Document, rule
 from headway.kubernetes._types import KubernetesType
 from headway.resource import Kind, Registry
 from headway.versions import chain_of
@@ -150,14 +150,9 @@ def path_of(configuration: Document) -> str:
 
 def rules(apps: Sequence[App], registry: Registry, namespace: str) -> tuple[list[Document], list[Document]]:
     """Return the rules of RBAC that the webhooks need: in the cluster, and in the namespace of the program."""
-
-    def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> Document:
-        made: Document = {"apiGroups": [group], "resources": resources, "verbs": verbs}
-        return made if names is None else {**made, "resourceNames": names}
-
     configurations = [f"{each.lower()}s" for each in HOOKS.values()]
-    group, name = "admissionregistration.k8s.io", name_of(apps, namespace)
-    cluster = [rule(group, configurations, ["create", "patch"], [name])]
+    name = name_of(apps, namespace)
+    cluster = [rule("admissionregistration.k8s.io", configurations, ("create", "patch"), [name])]
     if crds := [crd for _, crd in converted_kinds(registry)]:
         cluster.append(rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "patch"], crds))
     return cluster, [rule("", ["secrets"], ["create"]), rule("", ["secrets"], ["get", "update"], [secret_name(apps)])]
