@@ -11,7 +11,7 @@ import ssl
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,15 +23,16 @@ from cryptography.hazmat.primitives import serialization
 
 import headway
 from headway import events, field, kubernetes
-from headway.base import utc_now
+from headway.base import Steps, utc_now
 from headway.client import Client
 from headway.errors import DeclarationError, InvalidArgument, NotFound
-from headway.kubernetes import _certificates
+from headway.kubernetes import _certificates, _webhooks
 from headway.kubernetes._certificates import SharedPairs
 from headway.kubernetes._crd import Document
 from headway.kubernetes._http import ApiServer
 from headway.kubernetes._kubeconfig import load_config
 from headway.kubernetes._open import open_channel
+from headway.kubernetes._reviews import Reviews
 from headway.kubernetes._unresolved import is_in_doubt
 from headway.kubernetes._webhook_config import name_of, place_of
 from tests.helpers.kube_server import ADMIN, KubeServer
@@ -615,8 +616,6 @@ async def test_questions_that_are_none_are_refused(
 async def test_client_that_stalls_is_answered_and_keeps_no_other_waiting(
     kube: KubeServer, group: str, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.kubernetes import _webhooks
-
     limits = _webhooks._LIMITS
     monkeypatch.setattr(_webhooks, "_LIMITS", type(limits)(body_size=limits.body_size, request_timeout=1.0))
     async with serving(kube, Program(group, CHECKED), namespace, tmp_path) as served:
@@ -636,6 +635,34 @@ async def test_client_that_stalls_is_answered_and_keeps_no_other_waiting(
             for _ in range(10):
                 nursery.start_soon(stalled)
             (await served.create("a", count=1)).raise_for_status()
+
+
+@pytest.mark.parametrize(("size", "most"), [(10, 4), (2_000_000, 1)])
+async def test_large_questions_are_answered_one_after_the_other(size: int, most: int) -> None:
+    now, seen = 0, list[int]()
+
+    class Questions(Reviews):
+        def answered(self, path: str, body: bytes) -> Steps[bytes]:  # noqa: ARG002
+            nonlocal now
+            now += 1
+            seen.append(now)
+            for _ in range(5):
+                yield True
+            now -= 1
+            return b"{}"
+
+    app = _webhooks._Answers(Questions(headway.App("a").registry, print, print), print)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b" " * size}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        assert message.get("status", 200) == 200
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(app, {"type": "http", "method": "POST", "path": "/convert"}, receive, send)
+    assert max(seen) == most
 
 
 async def test_printed_rights_are_enough(kube: KubeServer, group: str, namespace: str, tmp_path: Path) -> None:

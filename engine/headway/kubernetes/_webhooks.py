@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, MutableMapping, Set
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from os import PathLike
@@ -49,6 +50,9 @@ _LOOK = 60.0
 
 _GRACE = 1.0
 _AT_ONCE = 8
+_LARGE = 1 << 20
+"""The size of a question from which on only one is answered at once: it may take 25 times as much memory."""
+
 # Go closes an idle connection after 90 seconds. If the server were first, a call could meet the end of its connection.
 _BOUNDS = Bounds(connections=256, peer_connections=192, patience=120.0, answer=60.0, stall=30.0)
 _LIMITS = RequestLimits(body_size=16 << 20, bodies_size=64 << 20, request_timeout=10.0)
@@ -232,6 +236,7 @@ class _Answers:
         self._failed = failed
         self._shares = Shares(_LIMITS)
         self._free = trio.Semaphore(_AT_ONCE)
+        self._large = trio.Lock()
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
@@ -260,7 +265,7 @@ class _Answers:
             raise HttpRefusal(405, "UNIMPLEMENTED", "webhooks are called by POST")
         with self._shares.body((scope.get("client") or ("",))[0]) as hold:
             body = await self._body(receive, hold)
-            async with self._free:
+            async with self._large if len(body) > _LARGE else nullcontext(), self._free:
                 return await in_slices(self._reviews.answered(scope["path"], body))
 
     async def _body(self, receive: Callable[[], Awaitable[Message]], hold: Callable[[int], None]) -> bytes:
