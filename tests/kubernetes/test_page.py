@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,27 @@ async def test_page_has_no_values_of_secrets(kube: KubeServer, namespace: str, t
         assert "Y2Fu" not in found.text
 
 
+@contextmanager
+def granted(kube: KubeServer, name: str, rules: list[dict[str, list[str]]]) -> Iterator[None]:
+    """Let bob have rights for the length of the block, and no longer: other tests use the server after it."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    bob = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": BOB}
+    with kube.client() as client, kube.client(BOB) as as_bob:
+        for path, rights in (
+            ("clusterroles", {"rules": rules}),
+            ("clusterrolebindings", {"roleRef": role, "subjects": [bob]}),
+        ):
+            made = client.post(f"{rbac}/{path}", json={"metadata": {"name": name}, **rights})
+            assert made.is_success, made.text
+        try:
+            yield
+        finally:
+            assert client.delete(f"{rbac}/clusterrolebindings/{name}").is_success
+            while as_bob.get("/api/v1/configmaps").is_success:
+                pass
+
+
 async def test_page_shows_no_more_than_the_program_may_read(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
     rules = [
         {"apiGroups": [GROUP], "resources": ["websites", "websites/status"], "verbs": [*_READ, "update", "patch"]},
@@ -150,16 +171,6 @@ async def test_page_shows_no_more_than_the_program_may_read(kube: KubeServer, na
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": [*_READ, "create", "patch"]},
     ]
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace}
-    bob = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}
-    with kube.client() as client:
-        for path, rights in (
-            ("clusterroles", {"rules": rules}),
-            ("clusterrolebindings", {"roleRef": role, "subjects": [bob]}),
-        ):
-            made = client.post(f"{rbac}/{path}", json={"metadata": {"name": namespace}, **rights})
-            assert made.is_success, made.text
     with kube.client() as client:
         site = {"metadata": {"name": "blog"}, "spec": {"image": "web:1"}}
         body = {"apiVersion": f"{GROUP}/v1", "kind": "Website", **site}
@@ -167,15 +178,16 @@ async def test_page_shows_no_more_than_the_program_may_read(kube: KubeServer, na
         path = f"/apis/{GROUP}/v1/namespaces/{namespace}/websites"
         while not (made := client.post(path, json=body)).is_success:
             assert made.status_code == 404
-    async with shown(kube, namespace, tmp_path, token=BOB) as (_, engine, visitor):
-        await engine.wait_idle()
-        relatives = (await visitor.http.get("/page/relatives" + query(SITE, namespace, "blog"))).json()
-        assert [(each["type"], each["name"]) for each in relatives["owned"]] == [("core.v1.ConfigMap", "blog")]
-        refused = await visitor.http.get("/page/search", params={"type": "core.v1.Secret", "namespace": namespace})
-        assert refused.status_code == 403
-        assert "secrets" in refused.json()["message"]
-        async with visitor.events("/page/resource" + query("core.v1.Secret", namespace, "login")) as events:
-            assert events.code == 403
+    with granted(kube, namespace, rules):
+        async with shown(kube, namespace, tmp_path, token=BOB) as (_, engine, visitor):
+            await engine.wait_idle()
+            relatives = (await visitor.http.get("/page/relatives" + query(SITE, namespace, "blog"))).json()
+            assert [(each["type"], each["name"]) for each in relatives["owned"]] == [("core.v1.ConfigMap", "blog")]
+            refused = await visitor.http.get("/page/search", params={"type": "core.v1.Secret", "namespace": namespace})
+            assert refused.status_code == 403
+            assert "secrets" in refused.json()["message"]
+            async with visitor.events("/page/resource" + query("core.v1.Secret", namespace, "login")) as events:
+                assert events.code == 403
 
 
 async def test_page_changes_nothing_unless_it_is_switched_on(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
