@@ -18,6 +18,7 @@ from headway.engine import _running
 from tests.helpers import stacks
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 from tests.helpers.kube_server import NO_KUBE
+from tests.helpers.postgres_server import QUICK, PostgresServer, postgres_server
 
 # The check `too_slow` measures the wall clock, so that a busy machine fails it. Each profile names this parent: without
 # one it would inherit what the active profile has, which is `default` from its registration on.
@@ -129,6 +130,13 @@ def failed_reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseExcepti
     yield failed
     if failed:
         raise failed[0]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A real PostgreSQL, shared by all tests of a process. Each test uses its own `new_url()`."""
+    with postgres_server(tmp_path_factory.mktemp("postgres"), *QUICK) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -184,7 +184,7 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "an opening drops the newest commit for its age",
-        "storage/sqlite/_history.py",
+        "storage/_kept.py",
         "while self._first + 1 < len(self._revisions) and (",
         "while self._first < len(self._revisions) and (",
         "storage/test_sqlite_growth.py",

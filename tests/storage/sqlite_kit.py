@@ -15,7 +15,7 @@ import trio.testing
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position
-from headway.storage import SqliteBackend, Within, open_sqlite
+from headway.storage import SqliteBackend, Within, _kept, open_sqlite
 from headway.storage.sqlite import (
     _backend,
     _backup,
@@ -64,7 +64,7 @@ class Gate:
 def set_limit(patch: pytest.MonkeyPatch, name: str, value: float) -> None:
     """Set a limit of the store, like TRIM_STEP."""
     modules = [
-        each for each in (_connect, _file, _history, _reader, _recent, _snapshots, _writer) if name in vars(each)
+        each for each in (_connect, _file, _history, _kept, _reader, _recent, _snapshots, _writer) if name in vars(each)
     ]
     assert modules, name
     for each in modules:

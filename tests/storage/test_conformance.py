@@ -9,7 +9,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, backup_store, restore_store
+from headway.storage import (
+    Backend,
+    EtcdBackend,
+    MemoryBackend,
+    PostgresBackend,
+    SqliteBackend,
+    backup_store,
+    restore_store,
+)
 from headway.testing import (
     BACKEND_CHECKS,
     SHORT_HISTORY,
@@ -24,6 +32,7 @@ from headway.testing import (
 )
 from headway.testing.conformance import concurrency, grammar, leases, quotas, scopes, watches
 from tests.helpers.etcd_server import EtcdServer
+from tests.helpers.postgres_server import PostgresServer
 from tests.storage import (
     broken_commits,
     broken_fences,
@@ -54,8 +63,9 @@ STORES = {
     "sqlite": StoreUnderTest(SqliteBackend, restore=restore_sqlite),
     # Its watches read from the file what memory no longer has. The test sets the limits.
     LITTLE: StoreUnderTest(SqliteBackend, restore=restore_sqlite),
-    # A placeholder: the test replaces its `open` by one for the etcd of the tests.
+    # Placeholders: the test replaces their `open` by one for the servers of the tests.
     "etcd": StoreUnderTest(open_memory),
+    "postgres": StoreUnderTest(open_memory),
 }
 
 OF_WATCHES = tuple(module.__name__ for module in (concurrency, grammar, scopes, watches))
@@ -69,6 +79,16 @@ def on(server: EtcdServer) -> StoreUnderTest:
         return EtcdBackend(url, max_changes=max_changes)
 
     return replace(STORES["etcd"], open=open_etcd)
+
+
+def on_postgres(server: PostgresServer) -> StoreUnderTest:
+    """Return a new store on the PostgreSQL of the tests."""
+    url = server.new_url()
+
+    def open_postgres(_: Path, *, max_changes: int = 100_000) -> PostgresBackend:
+        return PostgresBackend(url, max_changes=max_changes)
+
+    return replace(STORES["postgres"], open=open_postgres)
 
 
 LARGE = (
@@ -122,6 +142,8 @@ async def test_store_passes_conformance_check(
         set_limit(monkeypatch, "PAGE_CHANGES", 3)
     if name == "etcd":
         store = on(request.getfixturevalue("etcd"))
+    if name == "postgres":
+        store = on_postgres(request.getfixturevalue("postgres"))
     await run_backend_check(check, store, tmp_path / "store")
 
 

@@ -11,6 +11,7 @@ from headway._gen.etcdserverpb import ResponseHeader
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
+from headway.storage._timeline import Timeline
 from headway.storage.etcd._batcher import (
     LONGEST_WAIT,
     MOST_BYTES,
@@ -19,7 +20,7 @@ from headway.storage.etcd._batcher import (
     SHARED_BY_ALL,
     Batcher,
 )
-from headway.storage.etcd.layout import Draft, Head, Layout, Mirror, Timeline, TransactionReply, revision_of
+from headway.storage.etcd.layout import Draft, Head, Layout, Mirror, TransactionReply, revision_of
 from headway.storage.etcd.layout import putting as putting_key
 from headway.testing.conformance import kind_of, putting, thing
 

@@ -7,6 +7,8 @@ import pytest
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.protobuf import encode
 from headway.resource import Position
+from headway.storage import _timeline
+from headway.storage._timeline import Timeline
 from headway.storage.etcd._snapshot import check_same_history, check_standing
 from headway.storage.etcd.layout import (
     PLACES,
@@ -16,7 +18,6 @@ from headway.storage.etcd.layout import (
     Mirror,
     OtherHistory,
     StoredFence,
-    Timeline,
     _keys,
     anchor_value,
     checkpoint_value,
@@ -225,7 +226,8 @@ def test_revision_below_all_known_openings_is_not_another_history(monkeypatch: p
     forgotten = SEEN._replace(session="forgotten", revision=revision_of(3) - 1)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten, "store", TIMELINE, HEAD)
-    monkeypatch.setattr(_keys, "KNOWN_SESSIONS", 1)
+    for module in (_keys, _timeline):
+        monkeypatch.setattr(module, "KNOWN_SESSIONS", 1)
     check_same_history(forgotten, "store", TIMELINE, HEAD)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)

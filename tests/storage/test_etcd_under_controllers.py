@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import StoreRolledBack
-from headway.storage import EtcdBackend
+from headway.storage import EtcdBackend, _timeline
 from headway.storage.etcd.layout import _keys
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.worker_rig import Rig
@@ -53,7 +53,8 @@ async def test_store_that_forgot_the_last_opening_of_the_controllers_is_not_roll
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was opened more often than it remembers while they were away. They continue with its current state."""
-    monkeypatch.setattr(_keys, "KNOWN_SESSIONS", 3)
+    for module in (_keys, _timeline):
+        monkeypatch.setattr(module, "KNOWN_SESSIONS", 3)
     async with serving_etcd() as (_, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
         async with rig.working():

@@ -10,7 +10,8 @@ from headway.resource import SnapshotChunk, pb
 from headway.rpc import MessageParser
 from headway.service import ResourceEncodings, WatchDecoder, WatchEncoder
 from headway.storage import open_sqlite
-from headway.storage.etcd.layout import Head, Layout, Mirror, Timeline, head_value, revision_of
+from headway.storage._timeline import Timeline
+from headway.storage.etcd.layout import Head, Layout, Mirror, head_value, revision_of
 from headway.subscribing import SubscribeDecoder, SubscribeEncoder
 from headway.testing.conformance import EVERYTHING, KIND, put, thing
 

@@ -17,9 +17,9 @@ from headway.errors import HistoryCompacted, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Change, Kind, Position, Within, pb
 from headway.storage import Backend, MemoryBackend, Operation, SqliteBackend, open_sqlite
+from headway.storage._kept import Bounds, KeptCommits
 from headway.storage._log import FIXED_SIZE
-from headway.storage.sqlite import _history
-from headway.storage.sqlite._history import Bounds, KeptCommits
+from headway.storage.sqlite import _backend, _history
 from headway.storage.sqlite._rows import resource_from
 from headway.testing.conformance import EVERYTHING, KIND, Reader, put, putting, reading, removing, thing
 from tests.storage.sqlite_kit import opened_plainly, set_limit
@@ -140,7 +140,7 @@ async def test_canceled_read_of_the_file_loses_nothing(tmp_path: Path, monkeypat
     """Whether the cancellation comes before the thread of the read or during it."""
     reads, chance = 0, random.Random(1)
     scope, token = trio.CancelScope(), trio.lowlevel.current_trio_token()
-    read_page = _history._read_page
+    read_page = _history.read_page
 
     def canceled(*args: Any, **named: Any) -> Any:
         nonlocal reads
@@ -149,7 +149,7 @@ async def test_canceled_read_of_the_file_loses_nothing(tmp_path: Path, monkeypat
         trio.from_thread.run_sync(scope.cancel, trio_token=token)
         return page
 
-    monkeypatch.setattr(_history, "_read_page", canceled)
+    monkeypatch.setattr(_backend, "read_page", canceled)
     async with MemoryBackend() as memory, open_sqlite(tmp_path / "a.db") as file:
         await Twins(file, memory, 3).commit(20)
         reader = await reading(file, after=file.position._replace(revision=0))

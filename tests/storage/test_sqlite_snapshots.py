@@ -234,7 +234,7 @@ async def test_resources_of_an_owner_are_of_one_revision_whatever_changes_while_
         opened: list[tuple[Snapshot, list[tuple[Kind, Key, str]], list[tuple[Kind, Key, str]]]] = []
         for _ in range(8):
             uid = chance.choice("pq")
-            snapshot, at = backend.owned_parts(uid)
+            snapshot, at = await backend.owned_parts(uid)
             assert at == backend.position
             opened.append((snapshot, owned(uid), []))
             await change(2)
@@ -268,7 +268,7 @@ async def test_parts_of_lists_end_at_their_bytes(tmp_path: Path, monkeypatch: py
             parts.append("".join(map(name_of, part)))
             assert at == backend.position
         assert parts == ["abc", "d", "efg"]
-        snapshot, _ = backend.owned_parts("p")
+        snapshot, _ = await backend.owned_parts("p")
         owned = [part async for part in _parts(snapshot)]
         assert ["".join(map(name_of, part)) for part in owned] == parts
 

@@ -103,6 +103,9 @@ if TYPE_CHECKING:
     from headway.storage.etcd import EtcdAddress as EtcdAddress
     from headway.storage.etcd import EtcdBackend as EtcdBackend
     from headway.storage.etcd import etcd_address as etcd_address
+    from headway.storage.postgres import PostgresAddress as PostgresAddress
+    from headway.storage.postgres import PostgresBackend as PostgresBackend
+    from headway.storage.postgres import postgres_address as postgres_address
     from headway.storage.sqlite import SqliteBackend as SqliteBackend
     from headway.storage.sqlite import open_sqlite as open_sqlite
     from headway.storage.sqlite._backup import BackedUp as BackedUp
@@ -121,9 +124,10 @@ if TYPE_CHECKING:
     from headway.storage.upkeep._verify import verify_store as verify_store
 
 # These names are imported at their first use, so that `import headway` stays fast. They need sqlite3, or asyncio, h2
-# and ssl, or serve only to maintain stores. An engine with another store never loads them.
+# and ssl, or psycopg, or serve only to maintain stores. An engine with another store never loads them.
 _LATER = {
     "etcd": "EtcdAddress EtcdBackend etcd_address",
+    "postgres": "PostgresAddress PostgresBackend postgres_address",
     "sqlite": "SqliteBackend open_sqlite",
     "sqlite._backup": "BackedUp Restored",
     "sqlite._check": "Finding",

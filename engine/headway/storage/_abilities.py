@@ -70,7 +70,7 @@ class ReadsCopies(Protocol):
         """
         ...
 
-    def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
+    async def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
         """Return the resources for `Backend.list_by_owner`, to be read in such parts, and their position."""
         ...
 
@@ -96,7 +96,7 @@ async def list_part(
 async def owned_parts(backend: Backend, owner_uid: str) -> tuple[Snapshot, Position]:
     """Return the resources that a uid owns, to be read in parts, and their position."""
     if reads_copies(backend):
-        return cast("ReadsCopies", backend).owned_parts(owner_uid)
+        return await cast("ReadsCopies", backend).owned_parts(owner_uid)
     owned, here = await backend.list_by_owner(owner_uid)
     return ListedSnapshot([*owned]), here
 

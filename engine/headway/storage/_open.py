@@ -7,29 +7,34 @@ Controllers would take the missing resources for deleted ones, and act on that.
 from __future__ import annotations
 
 import enum
+import importlib
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from types import ModuleType
 
 import trio
 
 from headway.base import without_password
-from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
+from headway.errors import DeclarationError, HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, pb
 from headway.storage._backend import Backend
 from headway.storage._memory import MemoryBackend
 from headway.storage._operations import Put, Remove
 
+_POSTGRES = ("postgresql:", "postgres:")
+
 
 def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
     """Return the store at ``url``, an async context manager. Entering it opens the store.
 
-    The URL is ``memory:``, ``sqlite:PATH`` with a relative or an absolute path, or
-    ``etcd://HOST:PORT,HOST:PORT/PREFIX``. It may set how much history is kept:
-    ``sqlite:PATH?max_changes=100000&max_age=3600&max_bytes=268435456``.
+    The URL is ``memory:``, ``sqlite:PATH`` with a relative or an absolute path,
+    ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or ``postgresql://USER@HOST/DATABASE?schema=NAME``. It may set how much
+    history is kept: ``sqlite:PATH?max_changes=100000&max_age=3600&max_bytes=268435456``.
 
     Raises:
         InvalidArgument: the URL has another form.
+        DeclarationError: the extra that the store needs is not installed.
         StoreUnusable: on entering, the store cannot be opened.
         Unavailable: on entering, the store's servers cannot be reached.
     """
@@ -47,6 +52,9 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
         from headway.storage.etcd import EtcdBackend
 
         return EtcdBackend(url)
+    if url.startswith(_POSTGRES):
+        made: AbstractAsyncContextManager[Backend] = _postgres().PostgresBackend(url)
+        return made
     raise _no_url(url)
 
 
@@ -78,13 +86,25 @@ async def store_exists(url: str) -> bool:
         from headway.storage.etcd import etcd_address, is_founded
 
         return await is_founded(etcd_address(url))
+    if url.startswith(_POSTGRES):
+        postgres = _postgres()
+        found: bool = await postgres.store_is_there(postgres.postgres_address(url))
+        return found
     raise _no_url(url)
+
+
+def _postgres() -> ModuleType:
+    try:
+        return importlib.import_module("headway.storage.postgres")
+    except ModuleNotFoundError as error:
+        raise DeclarationError(f"a store in PostgreSQL needs {error.name}: pip install 'headway[postgres]'") from error
 
 
 def _no_url(url: str) -> InvalidArgument:
     return InvalidArgument(
-        f'{without_password(url)!r} is not a store URL; expected "memory:", "sqlite:PATH", like "sqlite:staff.db", or '
-        '"etcd://HOST:PORT,HOST:PORT/PREFIX", like "etcd://127.0.0.1:2379/staff"'
+        f'{without_password(url)!r} is not a store URL; expected "memory:", "sqlite:PATH", like "sqlite:staff.db", '
+        '"etcd://HOST:PORT,HOST:PORT/PREFIX", like "etcd://127.0.0.1:2379/staff", or '
+        '"postgresql://USER@HOST/DATABASE", like "postgresql://staff@10.0.0.1/staff"'
     )
 
 

@@ -11,6 +11,7 @@ from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
 from headway._gen.mvccpb import KeyValue
 from headway.errors import HistoryCompacted, StoreUnusable
 from headway.resource import Position
+from headway.storage._timeline import Timeline
 from headway.storage.etcd._client import EtcdClient, understood
 from headway.storage.etcd.layout import (
     FENCE,
@@ -22,7 +23,6 @@ from headway.storage.etcd.layout import (
     Layout,
     Mirror,
     OtherHistory,
-    Timeline,
     etcd_revision,
     head_from,
     timeline_from,

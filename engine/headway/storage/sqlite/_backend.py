@@ -27,6 +27,7 @@ from headway.storage._abilities import (
     TakesRules,
 )
 from headway.storage._backend import Backend
+from headway.storage._kept import Bounds, KeptCommits, KeptWatch, Page
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import MAX_BYTES, CommitLog
@@ -39,7 +40,7 @@ from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import check_room
 from headway.storage.sqlite._file import OpenedFile, open_file
-from headway.storage.sqlite._history import Bounds, FileWatch, KeptCommits, read_history
+from headway.storage.sqlite._history import read_history, read_page
 from headway.storage.sqlite._reader import (
     CONNECTIONS,
     GatheredReads,
@@ -185,7 +186,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
 
     @override
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        owned, here = self.owned_parts(owner_uid)
+        owned, here = await self.owned_parts(owner_uid)
         found: list[pb.Resource] = []
         while part := await owned.next():
             found += part
@@ -193,7 +194,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         return found, here
 
     @override
-    def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
+    async def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
         opened = self._use()
         return OwnedSnapshot(opened.readers, opened.file.replaced, owner_uid, opened.head), opened.at(opened.head)
 
@@ -294,11 +295,11 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             known = await opened.readers.run(partial(read_session, session=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = resume(log, kind, within, resume_after.revision, opened.kept.floor)
-            return FileWatch(log, opened.pulse, opened.at, cursor, within, None, opened.readers, opened.kept)
+            return KeptWatch(log, opened.pulse, opened.at, cursor, within, None, opened.kept, opened.read_page)
         await trio.lowlevel.checkpoint()
         snapshot = FileSnapshot(opened.readers, opened.file.replaced, kind, within, opened.head)
         cursor = log.cursor(kind, snapshot.revision)
-        return FileWatch(log, opened.pulse, opened.at, cursor, within, snapshot, opened.readers, opened.kept)
+        return KeptWatch(log, opened.pulse, opened.at, cursor, within, snapshot, opened.kept, opened.read_page)
 
     @override
     async def probe(self) -> None:
@@ -368,6 +369,11 @@ class _Opened:
         """Return the position of a revision that a read found in the file."""
         self._seen = max(self._seen, revision)
         return self.at(revision)
+
+    async def read_page(self, kind: Kind, after: int, through: int, formers: bool) -> Page:
+        """Read changes from the file, as `ReadPage` says."""
+        async with self.readers.pages:
+            return await self.readers.run(partial(read_page, kind=kind, after=after, through=through, formers=formers))
 
     def find_recent(self, kind: Kind, key: Key) -> tuple[pb.Resource, Position] | None:
         """Return a resource that was stored lately, as of the present. None says nothing: the file may have it."""

@@ -24,13 +24,13 @@ import trio
 
 from headway.base import ThreadCalls
 from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, WriteRejected
+from headway.storage._kept import KeptCommits
 from headway.storage._log import CommitLog
 from headway.storage._rules import Rules
 from headway.storage._watch import Pulse
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, explained
 from headway.storage.sqlite._file import OpenedFile
-from headway.storage.sqlite._history import KeptCommits
 from headway.storage.sqlite._requests import CheckpointRequest, Request, TouchRequest
 from headway.storage.sqlite._rules import FileContent
 from headway.storage.sqlite._snapshots import ReplacedRow

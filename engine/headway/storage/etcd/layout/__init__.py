@@ -14,7 +14,6 @@ from headway.storage.etcd.layout._keys import KeyRange as KeyRange
 from headway.storage.etcd.layout._keys import Layout as Layout
 from headway.storage.etcd.layout._keys import StoredFence as StoredFence
 from headway.storage.etcd.layout._keys import StoredLease as StoredLease
-from headway.storage.etcd.layout._keys import Timeline as Timeline
 from headway.storage.etcd.layout._keys import anchor_value as anchor_value
 from headway.storage.etcd.layout._keys import checkpoint_from as checkpoint_from
 from headway.storage.etcd.layout._keys import checkpoint_value as checkpoint_value

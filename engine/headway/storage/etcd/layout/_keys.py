@@ -23,13 +23,13 @@ Values that this module has not written raise ValueError.
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headway._gen.mvccpb import KeyValue
 from headway.resource import Key, Kind
 from headway.storage._leases import Lease
+from headway.storage._timeline import KNOWN_SESSIONS, Timeline
 from headway.storage._traces import CommitTrace, sampled_trace
 
 STORE, ANCHOR, HEAD, TRACE = b"store", b"anchor", b"head", b"trace"
@@ -151,10 +151,6 @@ def _paths(names: list[str]) -> list[str]:
 def _under(prefix: bytes) -> KeyRange:
     # Every prefix here ends with "/". The byte after "/" is "0".
     return KeyRange(prefix, prefix[:-1] + b"0")
-
-
-KNOWN_SESSIONS = 256
-"""The number of earlier sessions in an anchor. A watch cannot resume after a position of an older one."""
 
 
 PLACES = 128
@@ -306,33 +302,6 @@ def lease_from(name: str, kv: KeyValue) -> StoredLease:
     holder, term, ttl, attempt, acquired_at = json.loads(kv.value)
     lease = Lease(name, str(holder), int(term), float(ttl), str(attempt), float(acquired_at))
     return StoredLease(lease, kv.lease, revision_of(kv.mod_revision))
-
-
-class Timeline(NamedTuple):
-    """The sessions of a store in order, each as a pair (first revision, id).
-
-    Invariant: all engines that follow one history have the same timeline up to the revisions that they have reached.
-    """
-
-    eras: tuple[tuple[int, str], ...]
-
-    def at(self, revision: int) -> str:
-        """Return the session of a revision."""
-        first, id = self.eras[-1]
-        if revision >= first:
-            return id
-        index = bisect_right(self.eras, revision, key=lambda era: era[0])
-        return self.eras[max(index - 1, 0)][1]
-
-    @property
-    def oldest(self) -> int:
-        """The first revision of the oldest known session, or 0 if no session has been forgotten."""
-        return self.eras[0][0] if len(self.eras) > KNOWN_SESSIONS else 0
-
-    def lefts(self) -> Mapping[str, int | None]:
-        """Return every known session with its last possible revision, or None for the current session."""
-        ends = [first - 1 for first, _ in self.eras[1:]]
-        return {id: left for (_, id), left in zip(self.eras, [*ends, None], strict=True)}
 
 
 def anchor_value(session: str, former: Timeline | None) -> bytes:

@@ -25,6 +25,7 @@ from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import MAX_BYTES, CommitLog, LogChange
 from headway.storage._operations import Fence
 from headway.storage._tables import Effect, ResourceTables, changes_of
+from headway.storage._timeline import Timeline
 from headway.storage._traces import CommitTraces
 from headway.storage.etcd.layout._keys import (
     ANCHOR,
@@ -41,7 +42,6 @@ from headway.storage.etcd.layout._keys import (
     Layout,
     StoredFence,
     StoredLease,
-    Timeline,
     etcd_revision,
     fence_from,
     head_from,

@@ -1,0 +1,292 @@
+"""Connections to PostgreSQL on Trio: psycopg's generators say what they wait for, and Trio waits for it."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+import trio
+from psycopg import errors as pg_errors
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from typing_extensions import override
+
+from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable, WriteRejected
+
+CALL_TIMEOUT = 10.0
+"""The seconds after which a statement, or an attempt to connect, counts as failed."""
+
+_GRACE = 0.5
+"""The seconds for which a canceled call waits for its answer, so that the connection can be used again."""
+
+Result = TypeVar("Result")
+Rows = list[tuple[Any, ...]]
+Statement = tuple[str, Mapping[str, Any]]
+"""A statement and its parameters."""
+
+
+class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
+    """A connection that waits on Trio. One task uses it at a time.
+
+    It relies on two names of psycopg that its documentation does not have: `wait`, which every method of a connection
+    passes its generator to, and `_connect_gen`. A test notices if one of them goes.
+    """
+
+    @override
+    async def wait(
+        self, gen: Generator[Any, Any, Result], interval: float = 0.0, timeout: float | None = None
+    ) -> Result:
+        return await _drive(gen, self.pgconn.socket, self.pgconn.finish)
+
+    async def ask(self, *statements: Statement) -> list[Rows]:
+        """Run statements in one round trip, and return the rows of each."""
+        with trio.move_on_after(CALL_TIMEOUT):
+            if len(statements) == 1:
+                return [await _rows(await self._run(*statements[0]))]
+            async with self.pipeline():
+                cursors = [await self._run(*each) for each in statements]
+            return [await _rows(each) for each in cursors]
+        self.drop()
+        raise psycopg.OperationalError(f"no answer within {CALL_TIMEOUT:g} s")
+
+    async def _run(self, statement: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[tuple[Any, ...]]:
+        return await self.execute(statement, values or None, binary=True)
+
+    def hear(self, heard: set[str]) -> None:
+        """Add the payloads of all notifications from now on to a set."""
+        self.add_notify_handler(lambda each: heard.add(each.payload))
+        self._heard = heard
+
+    async def until_notified(self) -> None:
+        """Wait until the server has sent something. Notifications that came with an answer are not waited for."""
+        await trio.lowlevel.wait_readable(self.pgconn.socket)
+        self.pgconn.consume_input()
+        while (each := self.pgconn.notifies()) is not None:
+            self._heard.add(each.extra.decode())
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it can be used for another call."""
+        return not self.closed and self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+    def drop(self) -> None:
+        """Close the connection at once. The server ends what is under way on it."""
+        self.pgconn.finish()
+
+
+async def _rows(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> Rows:
+    return await cursor.fetchall() if cursor.description is not None else []
+
+
+async def _drive(gen: Generator[Any, Any, Result], fileno: int, drop: Callable[[], None]) -> Result:
+    try:
+        state = next(gen)
+        while True:
+            try:
+                ready = await _wait(fileno, state)
+            except trio.Cancelled:
+                # The answer may be on its way. Without it the connection is of no more use.
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + _GRACE):
+                    while True:
+                        state = gen.send(await _wait(fileno, state))
+                drop()
+                raise
+            state = gen.send(ready)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+async def _wait(fileno: int, state: int) -> int:
+    """Wait until a socket is ready for one of what psycopg waits for, and return for what."""
+    if state & psycopg.waiting.WAIT_W:
+        # Nearly always at once.
+        poll = select.poll()
+        poll.register(fileno, select.POLLOUT)
+        if poll.poll(0):
+            return psycopg.waiting.READY_W
+        if not state & psycopg.waiting.WAIT_R:
+            await trio.lowlevel.wait_writable(fileno)
+            return psycopg.waiting.READY_W
+        return await _wait_either(fileno)
+    await trio.lowlevel.wait_readable(fileno)
+    return psycopg.waiting.READY_R
+
+
+async def _wait_either(fileno: int) -> int:
+    ready = 0
+
+    async def wait(function: Callable[[int], Any], what: int) -> None:
+        nonlocal ready
+        await function(fileno)
+        ready |= what
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, trio.lowlevel.wait_readable, psycopg.waiting.READY_R)
+        nursery.start_soon(wait, trio.lowlevel.wait_writable, psycopg.waiting.READY_W)
+    return ready
+
+
+async def connect(parameters: Mapping[str, str], where: str) -> Connection:
+    """Connect to the first of the hosts that accepts writes.
+
+    Raises:
+        Unavailable: none can be reached, or accepts writes.
+        StoreUnusable: the server refuses this user, or does not have the database.
+    """
+    failures: list[psycopg.Error | OSError] = []
+    for attempt in await _attempts(parameters, failures):
+        with trio.move_on_after(CALL_TIMEOUT) as patience:
+            try:
+                made = await _connected(make_conninfo("", **attempt))
+                await made.set_autocommit(True)
+                return made
+            except psycopg.Error as error:
+                failures.append(error)
+        if patience.cancelled_caught:
+            failures.append(psycopg.OperationalError(f"{attempt.get('host', 'the server')} did not answer"))
+    texts = list(dict.fromkeys(" ".join(str(each).split()) for each in failures))
+    text = f"{where} can't be reached: {'; '.join(texts)}"
+    codes = {each.sqlstate for each in failures if isinstance(each, psycopg.Error)}
+    # What libpq says while it connects has no SQLSTATE.
+    refused = codes & {"28000", "28P01", "3D000", "42501"} or any(each in text for each in _REFUSALS)
+    raise (StoreUnusable if refused else Unavailable)(text)
+
+
+_REFUSALS = ("password authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
+
+
+async def _connected(conninfo: str) -> Connection:
+    gen = Connection._connect_gen(conninfo)  # see `Connection`
+    try:
+        fileno, state = next(gen)
+        while True:
+            fileno, state = gen.send(cast("Any", await _wait(fileno, state)))
+    except StopIteration as end:
+        made: Connection = end.value
+        return made
+
+
+async def _attempts(parameters: Mapping[str, str], failures: list[psycopg.Error | OSError]) -> list[dict[str, str]]:
+    """Return the parameters of each attempt. Names are looked up here, because libpq would block for it."""
+    hosts, ports = parameters.get("host", ""), parameters.get("port", "").split(",")
+    if not hosts or "hostaddr" in parameters:
+        return [dict(parameters)]
+    found: list[dict[str, str]] = []
+    for index, host in enumerate(hosts.split(",")):
+        port = ports[min(index, len(ports) - 1)]
+        one = {**parameters, "host": host, **({"port": port} if port else {})}
+        if not host or host.startswith(("/", "@")):
+            found.append(one)
+            continue
+        try:
+            resolved = await trio.socket.getaddrinfo(host, port or 5432, type=socket.SOCK_STREAM)
+        except OSError as error:
+            failures.append(OSError(f"{host}: {error.strerror or error}"))
+            continue
+        found += [{**one, "hostaddr": str(address[0])} for *_, address in resolved]
+    return found
+
+
+def checked_parameters(given: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return what libpq makes of a URL and of further parameters. Raises InvalidArgument."""
+    try:
+        return {key: str(value) for key, value in conninfo_to_dict(given, **options).items() if value is not None}
+    except psycopg.Error as error:
+        raise InvalidArgument(" ".join(str(error).split())) from None
+
+
+@contextmanager
+def understood(where: str, *, writing: bool = False) -> Any:
+    """Raise the errors of psycopg in the block as those of a store.
+
+    Args:
+        where: the address of the server.
+        writing: True if a commit may be under way, so that it is not known whether it has happened.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _explained(where, error, writing=writing) from error
+
+
+def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayError:
+    text = " ".join(str(error).split())
+    if isinstance(error, pg_errors.InsufficientPrivilege):
+        return StoreUnusable(
+            f"{where} does not permit it: {text}; docs/guides/stores.md has the rights that are needed"
+        )
+    if isinstance(error, pg_errors.UndefinedTable | pg_errors.UndefinedColumn | pg_errors.InvalidSchemaName):
+        return StoreUnusable(f"the store at {where} is not there, or is of another program: {text}")
+    if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
+        # The connection has ended.
+        made = OutcomeUnknown(f"the connection to {where} has ended while a commit was being made: {text}")
+        return made if writing else Unavailable(f"the connection to {where} has ended: {text}")
+    if isinstance(error, pg_errors.ReadOnlySqlTransaction):
+        return Unavailable(f"{where} accepts no writes: {text}")
+    if error.sqlstate[:2] in ("53", "58"):
+        return WriteRejected(f"{where} could not write: {text}. Nothing was written")
+    return StoreUnusable(f"{where} has answered with an error: {text} (SQLSTATE {error.sqlstate})")
+
+
+class Pool:
+    """Connections that are lent to one task at a time.
+
+    Args:
+        open: opens a connection.
+        where: the address of the server.
+        most: the number of connections; further tasks wait.
+    """
+
+    def __init__(self, open: Callable[[], Any], where: str, most: int) -> None:
+        self._open = open
+        self._where = where
+        self._free: list[Connection] = []
+        self._limiter = trio.CapacityLimiter(most)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection. One that is not idle afterwards is closed."""
+        async with self._lent():
+            made = self._free.pop() if self._free else await self._open()
+            try:
+                with understood(self._where):
+                    yield made
+            finally:
+                if made.is_idle:
+                    self._free.append(made)
+                else:
+                    made.drop()
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[None]:
+        borrower = object()
+        await self._limiter.acquire_on_behalf_of(borrower)
+        try:
+            yield
+        finally:
+            self._limiter.release_on_behalf_of(borrower)
+
+    async def ask(self, *statements: Statement) -> list[Rows]:
+        """Run statements on one connection, in one round trip, and return the rows of each."""
+        async with self.connection() as connection:
+            return await connection.ask(*statements)
+
+    def close(self) -> None:
+        """Close the connections that are not lent."""
+        while self._free:
+            self._free.pop().drop()
+
+
+def columns(rows: Iterable[Sequence[Any]], count: int) -> list[list[Any]]:
+    """Return the columns of rows, for `unnest`."""
+    found: list[list[Any]] = [[] for _ in range(count)]
+    for row in rows:
+        for column, value in zip(found, row, strict=True):
+            column.append(value)
+    return found

@@ -1,0 +1,210 @@
+"""The task that follows the store's history: what other engines commit, and what this one does, in order.
+
+A notification only says that there is something to read. Everything is read from the history, so nothing depends on
+the delivery of one.
+
+A wait for the store to come back, for how long ever, loses nothing that the store still keeps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import trio
+
+from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable, Unavailable
+from headway.storage._operations import StoreMismatch
+from headway.storage.postgres import _schema as sql
+from headway.storage.postgres._connection import Connection, connect, understood
+from headway.storage.postgres._history import LoggedCommit, commits_from
+from headway.storage.postgres._session import Session
+from headway.storage.postgres._standing import (
+    OtherHistory,
+    Standing,
+    begin_session,
+    check_same_history,
+    read_server,
+    read_standing,
+)
+from headway.storage.postgres._writer import LEASES
+
+PAGE = 2000
+"""The number of changes at which an answer ends, and a commit more."""
+
+SILENCE = 5.0
+"""The seconds without a notification after which the store is asked nevertheless: the connection may have ended."""
+
+TRIM_STEP = 1000
+"""The number of revisions of history that the store may keep beyond its bounds: to delete few is dearer than many."""
+
+TRIM_ROWS = 10_000
+"""The maximum number of rows that one statement deletes."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
+
+
+class Follower:
+    """The task that follows a store.
+
+    Args:
+        session: the open store.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._wait = _FIRST_WAIT
+        self._trimmed = session.history.kept.floor
+
+    async def run(self) -> None:
+        """Follow the store until canceled."""
+        session = self._session
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = await session.connect()
+                with understood(session.where):
+                    await self._follow(connection)
+            except OtherHistory as error:
+                await self._replaced(str(error))
+            except StoreUnusable as error:
+                text = str(error)
+                session.stop(lambda text=text: StoreUnusable(text))  # type: ignore[misc]  # a lambda with a default
+                return
+            except HeadwayError:
+                session.counts["followers ended"] += 1
+                if session.suspicion:
+                    await self._replaced(session.suspicion)
+            except Exception as error:  # a store without this task must not seem to work
+                text = f"the task that follows the store at {session.where} has failed: {error!r}"
+                session.stop(lambda text=text: EngineBug(text))  # type: ignore[misc]  # as above
+                raise
+            finally:
+                if connection is not None:
+                    connection.drop()
+            await trio.sleep(self._wait)
+            self._wait = min(self._wait * 2, _LONGEST_WAIT)
+
+    async def _follow(self, connection: Connection) -> None:
+        session = self._session
+        heard: set[str] = set()
+        connection.hear(heard)
+        await connection.ask((session.sql.listen, {}))
+        session.leases.beat()
+        while True:
+            while await self._catch_up(connection):
+                pass
+            self._wait = _FIRST_WAIT
+            await self._trim(connection)
+            asked_at = trio.current_time()
+            while not self._is_behind(heard) and trio.current_time() < asked_at + SILENCE:
+                with trio.move_on_at(asked_at + SILENCE):
+                    await connection.until_notified()
+
+    def _is_behind(self, heard: set[str]) -> bool:
+        """Take what was heard. Return True if it is of a commit that the log does not have."""
+        taken = set(heard)
+        heard.clear()
+        if LEASES in taken:
+            self._session.leases.beat()
+        head = self._session.history.log.head
+        return any(each.isdecimal() and int(each) > head for each in taken)
+
+    async def _catch_up(self, connection: Connection) -> bool:
+        """Read what was committed since. Return True if there may be more."""
+        session = self._session
+        history = session.history
+        s, log = session.sql, history.log
+        _, [(store_id, _, revision, id, floor, _, _)], rows, sessions, _ = await connection.ask(
+            (sql.BEGIN_READ, {}),
+            (s.standing, {}),
+            (s.follow, {"after": log.head, "most": PAGE}),
+            (s.sessions, {}),
+            (sql.COMMIT, {}),
+        )
+        timeline = type(session.timeline)(tuple((first, each) for first, each, _ in sessions))
+        now = Standing(store_id, revision, floor, 0, timeline, "")
+        check_same_history(session.at(log.head), now)
+        if floor > log.head:
+            why = f"the history after revision {log.head} was compacted while the store was out of reach"
+            await self._begin(connection, why)
+            return True
+        session.timeline = timeline
+        more = len(rows) > PAGE
+        head = rows[-1][0] if more else revision
+        self._publish(list(commits_from(rows)), head)
+        session.note(id, revision)
+        return more
+
+    def _publish(self, commits: list[LoggedCommit], head: int) -> None:
+        session = self._session
+        history = session.history
+        log, now = history.log, trio.current_time()
+        if head <= log.head:
+            return
+        # A session begins with a commit that changes no resource.
+        eras = [first for first, _ in session.timeline.eras]
+        begun = eras[bisect_right(eras, log.head) : bisect_right(eras, head)]
+        for commit in sorted([*commits, *(LoggedCommit(each, [], {}, now, 0) for each in begun)]):
+            log.append(commit.revision, commit.changes, max(commit.at, 0.0), commit.formers)
+            if commit.changes:
+                history.kept.append(commit.revision, len(commit.changes), commit.at, commit.size)
+            else:
+                log.mark()
+        if head > log.head:
+            log.append(head, (), now)
+        history.kept.trim(now)
+        history.pulse.beat()
+        session.reached.beat()
+
+    async def _trim(self, connection: Connection) -> None:
+        """Delete history that is outside the bounds."""
+        session = self._session
+        floor = session.history.kept.floor
+        if floor - self._trimmed < TRIM_STEP:
+            return
+        s = session.sql
+        await connection.ask((s.raise_floor, {"floor": floor}))
+        while (await connection.ask((s.trim, {"floor": floor, "most": TRIM_ROWS})))[0][0][0]:
+            pass
+        self._trimmed = floor
+
+    async def _begin(self, connection: Connection, why: str) -> None:
+        session = self._session
+        standing = await read_standing(connection, session.sql, session.where)
+        if standing is None:
+            raise Unavailable(f"{session.where} has no store any more")
+        session.counts["begun anew"] += 1
+        session.replace(lambda: HistoryCompacted(why))
+        await session.begin(standing, connection)
+        session.reached.beat()
+
+    async def _replaced(self, why: str) -> None:
+        """Begin with the other store or history that the server has now.
+
+        Only an engine that opens creates a store. A server that has come back without its data would otherwise become
+        an empty store, on which every controller of a running engine would act.
+        """
+        session = self._session
+        session.counts["other histories"] += 1
+        text = f"{session.where} has another history: {why}"
+        try:
+            connection = await connect(session.parameters, session.where)
+        except HeadwayError:
+            return
+        try:
+            with understood(session.where):
+                server = await read_server(connection)
+                standing = await read_standing(connection, session.sql, session.where)
+                if standing is None:
+                    return
+                await begin_session(connection, session.sql, server)
+                standing = await read_standing(connection, session.sql, session.where)
+                assert standing is not None, "it was read above"
+                session.replace(lambda: StoreMismatch(text))
+                await session.begin(standing, connection)
+                session.trust()
+                session.reached.beat()
+        except HeadwayError:
+            return
+        finally:
+            connection.drop()

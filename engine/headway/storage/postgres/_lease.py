@@ -1,0 +1,75 @@
+"""Leases: rows with the time at which they expire, by the clock of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from headway.resource import Position
+from headway.storage._leases import Acquired, CurrentLease, TermEnded, not_held, scope_of
+from headway.storage.postgres import _schema as sql
+from headway.storage.postgres._requests import AcquireRequest, ExpireRequest, HeldLease, ReleaseRequest, lease_from
+from headway.storage.postgres._session import Session
+
+
+async def acquire(session: Session, name: str, holder: str, ttl: float, attempt: str) -> Acquired:
+    """Acquire a lease, unless another holder has it."""
+    held = await _read(session, name)
+    if held is not None and held.remaining > 0 and held.lease.holder != holder:
+        # Many ask for a lease that another one holds. They need no transaction.
+        return Acquired(False, CurrentLease(held.lease, held.remaining), await session.confirm())
+    request = AcquireRequest(name, holder, ttl, attempt)
+    await session.writer.submit(request)
+    return Acquired(request.acquired, request.held, session.at(request.revision))
+
+
+async def keep(session: Session, name: str, holder: str, term: int) -> None:
+    """Renew a lease for a whole ttl from now. Raise TermEnded if the term has ended."""
+    [renewed] = await session.readers.ask((session.sql.keep_lease, {**_scope(name), "holder": holder, "term": term}))
+    if renewed:
+        return
+    # The term may have expired, but no commit has ended it.
+    await session.writer.submit(ExpireRequest(name))
+    held = await _read(session, name)
+    if held is not None and (held.lease.holder, held.lease.term) != (holder, term):
+        raise not_held(name, holder, term, held.lease.holder, held.lease.term)
+    raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
+
+
+async def release(session: Session, name: str, holder: str, term: int) -> None:
+    """End a term early, by a commit. Do nothing if it has already ended."""
+    await session.writer.submit(ReleaseRequest(name, holder, term))
+
+
+async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLease], Position]:
+    """Return the held leases whose names begin with the prefix, in order of name, and a position."""
+    s = session.sql
+    _, [(revision, id)], rows, _ = await session.readers.ask(
+        (sql.BEGIN_READ, {}), (s.here, {}), (s.list_leases, {}), (sql.COMMIT, {})
+    )
+    held = sorted((lease_from(*row) for row in rows), key=lambda each: each.lease.name)
+    found = [CurrentLease(each.lease, each.remaining) for each in held if each.lease.name.startswith(name_prefix)]
+    return found, session.note(id, revision)
+
+
+async def wait_ended(session: Session, name: str, term: int) -> None:
+    """Wait until the lease is not held in this term."""
+    while True:
+        held = await _read(session, name)
+        if held is None or held.remaining <= 0 or held.lease.term != term:
+            return
+        # A term that begins or ends after the read, and before the wait, has been notified about by then only if this
+        # process has taken the notification in between: the time bounds that.
+        with trio.move_on_after(min(held.remaining, 1.0)):
+            await session.leases.wait()
+
+
+async def _read(session: Session, name: str) -> HeldLease | None:
+    [rows] = await session.readers.ask((session.sql.lease, _scope(name)))
+    return lease_from(*rows[0]) if rows else None
+
+
+def _scope(name: str) -> dict[str, object]:
+    controller, member = scope_of(name)
+    return {"controller": controller, "member": member}

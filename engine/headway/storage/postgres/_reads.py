@@ -1,0 +1,154 @@
+"""Reads of resources. Each is of one revision, which it also reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.base import give_way
+from headway.protobuf import encode
+from headway.resource import Key, Kind, pb
+from headway.storage._operations import Within
+from headway.storage.postgres import _schema as sql
+from headway.storage.postgres._connection import Connection, Pool, Rows, Statement
+from headway.storage.postgres._history import resource_from
+
+PAGE = 2000
+"""The maximum number of rows in one answer."""
+
+PAGE_BYTES = 4 << 20
+"""The bytes of rows in one answer, about. Rows of large resources come in smaller pages."""
+
+DECODED = 500
+"""The number of resources to decode between two checkpoints: a few milliseconds."""
+
+Here = tuple[str, int]
+"""The session and the revision of a read."""
+
+
+def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int) -> Statement:
+    """Return the statement for the rows within a range and behind a key, in order of key.
+
+    Other resources than those of the metadata may be among them: the bytes may be in another part of a body.
+    """
+    where, values = [], dict[str, Any](group=kind[0], kind=kind[1], limit=limit)
+    for column, value in zip(("partition", "namespace"), within[:2], strict=True):
+        if value != "*":
+            where.append(f"{column} = %({column})s")
+            values[column] = value
+    if within.name_prefix:
+        where.append("name >= %(prefix)s AND starts_with(name, %(prefix)s)")
+        values["prefix"] = within.name_prefix
+    if after is not None:
+        where.append("(partition, namespace, name) > (%(after0)s, %(after1)s, %(after2)s)")
+        values.update({f"after{index}": part for index, part in enumerate(after)})
+    for index, (key, value) in enumerate(within.metadata):
+        where.append(f"position(%(metadata{index})s in body) > 0")
+        values[f"metadata{index}"] = encode(pb.Resource(metadata={key: value}))
+    conditions = "".join(f" AND {each}" for each in where)
+    return f"{s.rows}{conditions} ORDER BY partition, namespace, name LIMIT %(limit)s", values
+
+
+class Scan:
+    """The rows within a range, read in pages on one connection, in a transaction that the caller has begun."""
+
+    def __init__(self, s: sql.Statements, kind: Kind, within: Within, after: Key | None) -> None:
+        self._sql = s
+        self._kind = kind
+        self._within = within
+        self.after = after
+        self.limit = 200
+        self.done = False
+
+    def statement(self, most: int = PAGE) -> Statement:
+        """Return the statement for the next page."""
+        self.limit = min(self.limit, most)
+        return rows_within(self._sql, self._kind, self._within, self.after, self.limit)
+
+    def took(self, rows: Rows) -> list[tuple[int, bytes]]:
+        """Note the rows of a page, and return their revisions and bodies."""
+        self.done = len(rows) < self.limit
+        if rows:
+            self.after = (rows[-1][2], rows[-1][3], rows[-1][4])
+            size = sum([len(row[1]) for row in rows]) / len(rows)
+            self.limit = max(1, min(PAGE, int(PAGE_BYTES / (size + 1))))
+        return [(row[0], row[1]) for row in rows]
+
+
+async def begin_scan(connection: Connection, s: sql.Statements, scan: Scan) -> tuple[Here, list[tuple[int, bytes]]]:
+    """Begin a transaction of one revision, and read the first page in the same round trip."""
+    _, [(revision, session)], rows = await connection.ask((sql.BEGIN_READ, {}), (s.here, {}), scan.statement())
+    return (session, revision), scan.took(rows)
+
+
+async def read_rows(
+    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None = None
+) -> tuple[list[list[tuple[int, bytes]]], Here]:
+    """Read all rows within a range, in pages, at one revision."""
+    scan = Scan(s, kind, within, after)
+    async with readers.connection() as connection:
+        here, page = await begin_scan(connection, s, scan)
+        pages = [page]
+        while not scan.done:
+            [rows] = await connection.ask(scan.statement())
+            pages.append(scan.took(rows))
+        await connection.ask((sql.COMMIT, {}))
+    return pages, here
+
+
+async def decoded(rows: Iterable[tuple[int, bytes]], within: Within = Within()) -> list[pb.Resource]:  # noqa: B008  # immutable
+    """Return the resources of rows, without those of other metadata."""
+    found: list[pb.Resource] = []
+    for number, row in enumerate(rows, 1):
+        found.append(resource_from(*row))
+        if number % DECODED == 0:
+            await give_way()
+    return within.select(found) if within.metadata else found
+
+
+async def list_part(
+    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int
+) -> tuple[list[pb.Resource], Key | None, Here]:
+    """Return the next resources within a range, the key to go on behind (None at the end), and where they were read."""
+    scan = Scan(s, kind, within, after)
+    async with readers.connection() as connection:
+        here, rows = await begin_scan(connection, s, scan)
+        await connection.ask((sql.COMMIT, {}))
+    found = await decoded(rows, within)
+    if limit and len(found) > limit:
+        found = found[:limit]
+        last = found[-1].id
+        assert last is not None
+        assert last.tenancy is not None
+        return found, (last.tenancy.partition, last.tenancy.namespace, last.name), here
+    return found, None if scan.done else scan.after, here
+
+
+async def list_all(
+    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int
+) -> tuple[list[pb.Resource], Here]:
+    """Return the resources within a range and behind a key, at most ``limit`` of them unless that is 0."""
+    scan = Scan(s, kind, within, after)
+    found: list[pb.Resource] = []
+    async with readers.connection() as connection:
+        here, rows = await begin_scan(connection, s, scan)
+        found += await decoded(rows, within)
+        while not scan.done and not (limit and len(found) >= limit):
+            [more] = await connection.ask(scan.statement())
+            found += await decoded(scan.took(more), within)
+        await connection.ask((sql.COMMIT, {}))
+    return found[:limit] if limit else found, here
+
+
+async def read_one(readers: Pool, s: sql.Statements, kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
+    """Return a resource, or None."""
+    [[(revision, session, version, body)]] = await readers.ask((s.read, sql.places([(kind, key)])))
+    return (None if body is None else resource_from(version, body)), (session, revision)
+
+
+async def list_owned(readers: Pool, s: sql.Statements, uid: str) -> tuple[Sequence[pb.Resource], Here]:
+    """Return the resources that a uid owns, in order of kind and key."""
+    _, [(revision, session)], rows, _ = await readers.ask(
+        (sql.BEGIN_READ, {}), (s.here, {}), (s.owned, {"uid": uid}), (sql.COMMIT, {})
+    )
+    return await decoded([(row[0], row[1]) for row in rows]), (session, revision)

@@ -1,0 +1,408 @@
+"""What callers ask of a transaction, and the decisions about it on what the transaction has read. Pure.
+
+A batch of requests shares one transaction, which holds the lock of the store. Each is checked before it changes
+anything, and sees the changes of those before it. So a rejected request has changed nothing, and the others continue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from headway.errors import InvalidArgument
+from headway.protobuf import encode
+from headway.resource import Key, Kind, pb
+from headway.storage._fences import first_checkpoint, next_term, raised_fence
+from headway.storage._leases import CurrentLease, Lease, check_borne, is_late, lease_of, scope_of
+from headway.storage._operations import (
+    Fence,
+    Operation,
+    Put,
+    Remove,
+    Require,
+    RequireOwnsNothing,
+    StillOwns,
+    VersionConflict,
+    WrongUid,
+)
+from headway.storage._tables import version_of
+from headway.storage._traces import Committing
+
+HIGHEST = 2**63 - 1
+"""The highest number that a row can hold."""
+
+Place = tuple[Kind, Key]
+Scope = tuple[str, str]
+
+
+class StoredRow(NamedTuple):
+    """What a transaction knows of a stored resource.
+
+    Attributes:
+        form: its `form_of`.
+        size: the bytes of its body.
+    """
+
+    uid: str
+    form: str
+    revision: int
+    size: int
+
+
+class HeldLease(NamedTuple):
+    """A lease, whether its holder has renewed it, and the seconds until it expires."""
+
+    lease: Lease
+    renewed: bool
+    remaining: float
+
+
+@dataclass(slots=True)
+class Logged:
+    """A change of a resource, as a batch writes it. Without ``put``, the stored resource is deleted.
+
+    Attributes:
+        place: where.
+        revision, seq: the revision of the commit, and the place of the change in it.
+        replaced: the stored row that it replaces.
+        put: the resource, its uid, owner and form, and its body.
+        keeps_former: True if the state before it is kept beside it.
+    """
+
+    place: Place
+    revision: int
+    seq: int
+    replaced: StoredRow | None
+    put: GivenRow | None = None
+    keeps_former: bool = False
+
+
+class GivenRow(NamedTuple):
+    """The row of a put."""
+
+    resource: pb.Resource
+    uid: str
+    owner_uid: str
+    form: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class State:
+    """What a transaction has read, with the changes of its requests so far.
+
+    Attributes:
+        revision: the revision of the last commit.
+        term_floor: fences without a row begin with terms above it.
+        rows: the stored resources that the requests name.
+        owning: the uids that own something, of those that the requests name.
+        fences: (term, number, checkpoint) of the fences of the controllers that the requests name.
+        leases: the leases of these controllers.
+        changes: what to write of resources.
+        raised: the fences to write.
+        granted: the leases to write; None to delete.
+        charge: raises CommitRefused if a rule refuses a commit of these changes.
+    """
+
+    revision: int
+    term_floor: int
+    rows: dict[Place, StoredRow] = field(default_factory=dict)
+    owning: set[str] = field(default_factory=set)
+    fences: dict[Scope, tuple[int, int, int]] = field(default_factory=dict)
+    leases: dict[Scope, HeldLease] = field(default_factory=dict)
+    changes: list[Logged] = field(default_factory=list)
+    raised: set[Scope] = field(default_factory=set)
+    granted: dict[Scope, Lease | None] = field(default_factory=dict)
+    charge: Callable[[Sequence[Logged]], object] = len
+
+    def fence(self, scope: Scope) -> tuple[int, int, int]:
+        """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
+        return self.fences.get(scope, (self.term_floor, 0, 0))
+
+    def write_fence(self, scope: Scope, term: int, number: int, checkpoint: int) -> None:
+        """Change a fence."""
+        self.fences[scope] = (term, number, checkpoint)
+        self.raised.add(scope)
+
+    def end_leases(self, scopes: Sequence[Scope]) -> None:
+        """End the terms of leases, in one commit."""
+        ended = [scope for scope in scopes if scope in self.leases]
+        self.revision += bool(ended)
+        for scope in ended:
+            lease = self.leases.pop(scope).lease
+            self.granted[scope] = None
+            term, _, checkpoint = self.fence(scope)
+            if term == lease.term:
+                # No lease has the next term: the next one to acquire the lease gets a higher one.
+                self.write_fence(scope, term + 1, 0, checkpoint)
+
+
+class Request:
+    """A change that one caller requests, and its outcome.
+
+    Attributes:
+        counts: True if the rules are to count what is stored.
+        places: the resources that it names.
+        changed: those of them that it may change.
+        owners: the uids of which it must know whether they own anything.
+        scopes: the fences that it names.
+        revision: the store's revision after it; its own if it made one.
+        made_revision: True if it has its own revision.
+        error: the error for its caller if it failed.
+        committing: the traced commit that it makes; None without a trace.
+    """
+
+    counts = False
+    places: Sequence[Place] = ()
+    changed: Sequence[Place] = ()
+    owners: Sequence[str] = ()
+    scopes: Sequence[Scope] = ()
+    size = 0
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.made_revision = False
+        self.error: BaseException | None = None
+        self.committing: Committing | None = None
+
+    def run(self, state: State) -> bool:
+        """Raise an error if the request is rejected, and change nothing. Otherwise change the state.
+
+        Return True if the request makes a revision, which is then the state's next one.
+        """
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Note that the request is stored."""
+
+
+class WriteRequest(Request):
+    """A request for operations on resources."""
+
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
+        super().__init__()
+        self._operations = operations
+        self._fence = fence
+        # A resource that cannot be encoded is rejected here, before it can fail the batch of others.
+        self._rows = [given_row(each.resource) if isinstance(each, Put) else None for each in operations]
+        named = [each for each in operations if not isinstance(each, RequireOwnsNothing)]
+        self.places = [(each.kind, each.key) for each in named]
+        self.changed = [(each.kind, each.key) for each in named if isinstance(each, Put | Remove)]
+        self.owners = [each.owner_uid for each in operations if isinstance(each, RequireOwnsNothing)]
+        self.scopes = [] if fence is None else [(fence.controller, fence.member)]
+        self.size = sum(len(each.body) for each in self._rows if each is not None)
+
+    @override
+    def run(self, state: State) -> bool:
+        if self._fence is not None:
+            check_fence(state, self._fence)
+        changes: list[Logged] = []
+        revision = state.revision + 1
+        for operation, row in zip(self._operations, self._rows, strict=True):
+            if isinstance(operation, RequireOwnsNothing):
+                if operation.owner_uid in state.owning:
+                    raise StillOwns(f"uid {operation.owner_uid} still owns resources")
+                continue
+            place = (operation.kind, operation.key)
+            stored = state.rows.get(place)
+            if isinstance(operation, Require):
+                if _is_another(stored, operation.uid) or operation.expected not in ("", _version(stored)):
+                    raise VersionConflict(f"{place[1][2]} has changed since it was read")
+                continue
+            if isinstance(operation, Remove) and _is_another(stored, operation.uid):
+                continue
+            if row is not None and stored is not None and stored.uid != row.uid:
+                raise WrongUid(f"{place[1][2]} is stored with another uid")
+            if _version(stored) != operation.expected:
+                raise VersionConflict(f"{place[1][2]} is not stored at version {operation.expected!r}")
+            if row is None:
+                changes.append(Logged(place, revision, len(changes), stored))
+                continue
+            another = stored is not None and stored.form != row.form
+            if another and stored is not None and stored.form[_DIGEST:] != row.form[_DIGEST:]:
+                # It is now stored as another version of its kind (`changes_of`).
+                changes.append(Logged(place, revision, len(changes), stored))
+                another, stored = False, None
+            changes.append(Logged(place, revision, len(changes), stored, row, another))
+        if not changes:
+            return False
+        state.charge(changes)
+        state.changes += changes
+        state.revision = revision
+        for change in changes:
+            if change.put is None:
+                state.rows.pop(change.place, None)
+            else:
+                state.rows[change.place] = StoredRow(change.put.uid, change.put.form, revision, len(change.put.body))
+        return True
+
+    @override
+    def publish(self) -> None:
+        # Only now, because a resource whose commit failed keeps the version that its caller gave it.
+        version = str(self.revision)
+        for row in self._rows:
+            if row is not None and self.made_revision:
+                row.resource.version = version
+
+
+class RaiseRequest(Request):
+    """A request to raise a fence. Afterwards ``fence`` and ``checkpoint`` are as stored."""
+
+    def __init__(self, fence: Fence) -> None:
+        super().__init__()
+        self.fence = fence
+        self.checkpoint = 0
+        self.scopes = [(fence.controller, fence.member)]
+
+    @override
+    def run(self, state: State) -> bool:
+        controller, member, *_ = self.fence
+        scope = (controller, member)
+        held = state.leases.get(scope)
+        term, number, checkpoint = state.fence(scope)
+        raised = raised_fence(self.fence, (term, number), held and held.lease.term, next_term(scope, state.fences))
+        if max(raised[2:]) > HIGHEST:
+            raise InvalidArgument(f"the fence {raised[2:]} of {controller} is above {HIGHEST}, the maximum")
+        state.revision += 1
+        recorded = {each: known[2] for (of, each), known in state.fences.items() if of == controller and known[2]}
+        self.fence = raised
+        self.checkpoint = checkpoint or first_checkpoint(member, recorded) or state.revision
+        state.write_fence(scope, raised.term, raised.number, self.checkpoint)
+        return True
+
+
+class CheckpointRequest(Request):
+    """A request to record a fence's checkpoint. It makes no revision."""
+
+    def __init__(self, fence: Fence, checkpoint: int) -> None:
+        super().__init__()
+        if not 0 <= checkpoint <= HIGHEST:
+            raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {checkpoint}")
+        self._fence = fence
+        self._checkpoint = checkpoint
+        self.scopes = [(fence.controller, fence.member)]
+
+    @override
+    def run(self, state: State) -> bool:
+        check_fence(state, self._fence)
+        term, number, checkpoint = state.fence(self.scopes[0])
+        if self._checkpoint > checkpoint:
+            state.write_fence(self.scopes[0], term, number, self._checkpoint)
+        return False
+
+
+class AcquireRequest(Request):
+    """A request to acquire a lease. Afterwards ``held`` is the current term; ``acquired``: this request began it."""
+
+    def __init__(self, name: str, holder: str, ttl: float, attempt: str) -> None:
+        super().__init__()
+        self._wanted = Lease(name, holder, 0, ttl, attempt, time.time())
+        self.held = CurrentLease(self._wanted, ttl)
+        self.acquired = False
+        self.scopes = [scope_of(name)]
+
+    @override
+    def run(self, state: State) -> bool:
+        wanted, [scope] = self._wanted, self.scopes
+        term, number, checkpoint = state.fence(scope)
+        held = state.leases.get(scope)
+        if held is not None:
+            lease = held.lease
+            in_use = held.renewed or (term == lease.term and number > 0)
+            if lease.holder != wanted.holder or is_late(lease, wanted.holder, wanted.attempt, in_use=in_use):
+                self.held = CurrentLease(lease, held.remaining)
+                return False
+        following = max(term + 1, next_term(scope, state.fences))
+        if following >= HIGHEST:
+            raise InvalidArgument(f"the fence of {wanted.name} is at term {following - 1}: no higher term is possible")
+        lease = wanted._replace(term=following)
+        self.held, self.acquired = CurrentLease(lease, lease.ttl), True
+        state.revision += 1
+        state.write_fence(scope, following, 0, checkpoint)
+        state.leases[scope] = HeldLease(lease, False, lease.ttl)
+        state.granted[scope] = lease
+        return True
+
+
+class ReleaseRequest(Request):
+    """A request to end a term. It does nothing if the term has ended already."""
+
+    def __init__(self, name: str, holder: str, term: int) -> None:
+        super().__init__()
+        self._held = (holder, term)
+        self.scopes = [scope_of(name)]
+
+    @override
+    def run(self, state: State) -> bool:
+        held = state.leases.get(self.scopes[0])
+        if held is None or (held.lease.holder, held.lease.term) != self._held:
+            return False
+        state.end_leases(self.scopes)
+        return True
+
+
+class CountRequest(Request):
+    """A request to let the rules count what is stored. It makes no revision."""
+
+    counts = True
+
+    @override
+    def run(self, state: State) -> bool:
+        return False
+
+
+class ExpireRequest(Request):
+    """A request to end the terms of expired leases. Each transaction that names a fence does so first."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.scopes = [scope_of(name)]
+
+    @override
+    def run(self, state: State) -> bool:
+        return False
+
+
+_DIGEST = 16
+
+
+def form_of(resource: pb.Resource) -> str:
+    """Return a text that is the same for two resources of the same metadata, stored as the same version of a kind."""
+    metadata = blake2b(digest_size=_DIGEST // 2)
+    for entry in sorted(resource.metadata.items()):
+        for part in entry:
+            metadata.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
+    return metadata.hexdigest() + version_of(resource)
+
+
+def given_row(resource: pb.Resource) -> GivenRow:
+    """Return the row of a put."""
+    owner_uid = resource.owner.uid if resource.owner is not None else ""
+    body = encode(resource)
+    return GivenRow(resource, resource.id.uid, owner_uid, form_of(resource), body)  # type: ignore[union-attr]  # stored ids are whole
+
+
+def check_fence(state: State, fence: Fence) -> None:
+    """Raise an error if a fence is not one that the store accepts now."""
+    term, number, _ = state.fence((fence.controller, fence.member))
+    check_borne(fence, (term, number))
+
+
+def lease_from(controller: str, member: str, holder: str, term: int, *rest: object) -> HeldLease:
+    """Return a lease from its row."""
+    ttl, attempt, acquired_at, renewed, remaining = rest
+    lease = Lease(lease_of(controller, member), holder, term, float(ttl), str(attempt), float(acquired_at))  # type: ignore[arg-type]
+    return HeldLease(lease, bool(renewed), max(float(remaining), 0.0))  # type: ignore[arg-type]
+
+
+def _version(stored: StoredRow | None) -> str:
+    return "" if stored is None else str(stored.revision)
+
+
+def _is_another(stored: StoredRow | None, uid: str) -> bool:
+    return stored is None or stored.uid != uid

@@ -1,0 +1,293 @@
+"""The tables of a store in PostgreSQL, and the statements that are run on them.
+
+A store is a schema of a database. The row of `store` is locked by each commit: it makes the order of revisions the
+order of commits, whichever engine makes them. A body never holds its version, which is the row's revision.
+
+A change of the tables, or of the meaning of their rows, increases `FORMAT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from headway.resource import Key, Kind
+
+FORMAT = 1
+
+# Names are compared as bytes, as everywhere in Headway. Rows that change often leave room in their pages, so that
+# PostgreSQL keeps their new versions there and cleans up without a vacuum (HOT). History is only ever appended to and
+# deleted from its beginning, so its dead rows are in whole pages, and a vacuum of a few thousand of them is cheap.
+_TABLES = """
+CREATE TABLE {s}.store (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    id text NOT NULL,
+    format int NOT NULL,
+    revision bigint NOT NULL,
+    session text NOT NULL,
+    floor bigint NOT NULL,
+    formers_floor bigint NOT NULL,
+    term_floor bigint NOT NULL
+) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE {s}.sessions (
+    id text PRIMARY KEY,
+    first_revision bigint NOT NULL,
+    server text NOT NULL,
+    opened_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TABLE {s}.resources (
+    type_group text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    partition text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    uid text NOT NULL,
+    owner_uid text NOT NULL,
+    form text NOT NULL,
+    revision bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (type_group, kind, partition, namespace, name)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX resources_by_owner ON {s}.resources (owner_uid) WHERE owner_uid <> '';
+CREATE TABLE {s}.history (
+    revision bigint NOT NULL,
+    seq int NOT NULL,
+    type_group text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    deleted boolean NOT NULL,
+    version bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    added int NOT NULL,
+    grown int NOT NULL,
+    body bytea NOT NULL,
+    former_version bigint,
+    former bytea,
+    PRIMARY KEY (revision, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE TABLE {s}.fences (
+    controller text COLLATE "C" NOT NULL,
+    member text COLLATE "C" NOT NULL,
+    term bigint NOT NULL,
+    number bigint NOT NULL,
+    settled bigint NOT NULL,
+    PRIMARY KEY (controller, member)
+) WITH (fillfactor = 50);
+CREATE TABLE {s}.leases (
+    controller text COLLATE "C" NOT NULL,
+    member text COLLATE "C" NOT NULL,
+    holder text NOT NULL,
+    term bigint NOT NULL,
+    ttl double precision NOT NULL,
+    attempt text NOT NULL,
+    acquired_at double precision NOT NULL,
+    renewed boolean NOT NULL,
+    expires timestamptz NOT NULL,
+    PRIMARY KEY (controller, member)
+) WITH (fillfactor = 50);
+"""
+
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
+
+_KEY = "type_group, kind, partition, namespace, name"
+_KEYS = "%(groups)s::text[], %(kinds)s::text[], %(partitions)s::text[], %(namespaces)s::text[], %(names)s::text[]"
+_ASKED = f"unnest({_KEYS})"
+_GIVEN = (
+    "%(revisions)s::bigint[], %(seqs)s::int[], %(groups)s::text[], %(kinds)s::text[], %(added)s::int[],"
+    " %(grown)s::int[], %(bodies)s::bytea[]"
+)
+_LEASE = "controller, member, holder, term, ttl, attempt, acquired_at, renewed"
+_LOGGED = "revision, type_group, kind, deleted, version, added, grown, body, former_version, former"
+_REMAINING = "extract(epoch FROM expires - clock_timestamp())::double precision"
+
+
+class Statements:
+    """The statements for a schema.
+
+    Args:
+        schema: its name.
+    """
+
+    def __init__(self, schema: str) -> None:
+        s = '"' + schema.replace('"', '""') + '"'
+        self.tables = _TABLES.format(s=s)
+        self.store = f"{s}.store"
+        self.schema = s
+        self.create_schema = f"CREATE SCHEMA {s}"
+        self.found = (
+            f"INSERT INTO {s}.store (id, format, revision, session, floor, formers_floor, term_floor)"
+            f" VALUES (%(id)s, {FORMAT}, 0, '', 0, 0, 0)"
+        )
+
+        self.standing = f"SELECT id, format, revision, session, floor, formers_floor, term_floor FROM {s}.store"
+        self.lock = f"SELECT revision, session, term_floor, floor FROM {s}.store FOR UPDATE"
+        self.advance = f"UPDATE {s}.store SET revision = %(revision)s"
+        self.sessions = f"SELECT first_revision, id, server FROM {s}.sessions ORDER BY first_revision"
+        self.begin_session = (
+            f"INSERT INTO {s}.sessions (id, first_revision, server) VALUES (%(id)s, %(revision)s, %(server)s)"
+        )
+        self.enter_session = f"UPDATE {s}.store SET revision = %(revision)s, session = %(id)s"
+        self.forget_sessions = (
+            f"DELETE FROM {s}.sessions WHERE first_revision <"
+            f" (SELECT min(first_revision) FROM (SELECT first_revision FROM {s}.sessions"
+            "   ORDER BY first_revision DESC LIMIT %(most)s) AS kept)"
+        )
+        self.renew_all = (
+            f"UPDATE {s}.leases SET expires = clock_timestamp() + make_interval(secs => ttl), renewed = false"
+        )
+
+        self.here = f"SELECT revision, session FROM {s}.store"
+        rows = f"FROM {s}.resources"
+        self.read = (
+            f"SELECT s.revision, s.session, r.revision, r.body FROM {s}.store AS s CROSS JOIN {_ASKED}"
+            f" WITH ORDINALITY AS a ({_KEY}, place) LEFT JOIN {s}.resources AS r USING ({_KEY}) ORDER BY a.place"
+        )
+        self.rows = (
+            f"SELECT revision, body, partition, namespace, name {rows} WHERE type_group = %(group)s AND kind = %(kind)s"
+        )
+        self.owned = f"SELECT revision, body {rows} WHERE owner_uid = %(uid)s AND owner_uid <> '' ORDER BY {_KEY}"
+        self.kinds = (
+            f"WITH RECURSIVE found AS ((SELECT type_group, kind {rows} ORDER BY type_group, kind LIMIT 1)"
+            f" UNION ALL SELECT n.* FROM found, LATERAL (SELECT type_group, kind {rows}"
+            "   WHERE (type_group, kind) > (found.type_group, found.kind) ORDER BY type_group, kind LIMIT 1) AS n)"
+            " SELECT type_group, kind FROM found"
+        )
+        self.count_kinds = f"SELECT type_group, kind, count(*) {rows} GROUP BY type_group, kind"
+
+        self.look = (
+            f"SELECT {_KEY}, uid, form, revision, length(body) {rows} JOIN {_ASKED} AS a ({_KEY}) USING ({_KEY})"
+        )
+        self.owns = f"SELECT 1 {rows} WHERE owner_uid = %(uid)s AND owner_uid <> '' LIMIT 1"
+        self.fences_of = (
+            f"SELECT controller, member, term, number, settled FROM {s}.fences WHERE controller = ANY(%(controllers)s)"
+        )
+        self.leases_of = f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases WHERE controller = ANY(%(controllers)s)"
+        self.expired = f"SELECT controller, member FROM {s}.leases WHERE expires <= clock_timestamp() FOR UPDATE"
+        self.list_fences = f"SELECT controller, member, term, number FROM {s}.fences ORDER BY controller, member"
+        self.list_leases = (
+            f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases WHERE expires > clock_timestamp()"
+            " ORDER BY controller, member"
+        )
+        self.lease = (
+            f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases WHERE controller = %(controller)s AND member = %(member)s"
+        )
+        self.keep_lease = (
+            f"UPDATE {s}.leases SET expires = clock_timestamp() + make_interval(secs => ttl), renewed = true"
+            " WHERE controller = %(controller)s AND member = %(member)s AND holder = %(holder)s AND term = %(term)s"
+            " AND expires > clock_timestamp() RETURNING term"
+        )
+
+        # What is stored is logged before it is replaced.
+        logged = f"INSERT INTO {s}.history (revision, seq, type_group, kind, deleted, version, added, grown, body"
+        self.log_stored = (
+            f"{logged}) SELECT a.revision, a.seq, r.type_group, r.kind, true, r.revision, -1, -length(r.body), r.body"
+            f" FROM unnest(%(revisions)s::bigint[], %(seqs)s::int[], {_KEYS}) AS a (revision, seq, {_KEY})"
+            f" JOIN {s}.resources AS r USING ({_KEY})"
+        )
+        self.log_given = (
+            f"{logged}) SELECT revision, seq, type_group, kind, false, revision, added, grown, body FROM"
+            f" unnest({_GIVEN}) AS a (revision, seq, type_group, kind, added, grown, body)"
+        )
+        self.log_changed = (
+            f"{logged}, former_version, former) SELECT a.revision, a.seq, type_group, kind, false, a.revision,"
+            f" a.added, a.grown, a.body, r.revision, r.body FROM unnest({_GIVEN}, %(partitions)s::text[],"
+            " %(namespaces)s::text[], %(names)s::text[])"
+            " AS a (revision, seq, type_group, kind, added, grown, body, partition, namespace, name)"
+            f" JOIN {s}.resources AS r USING ({_KEY})"
+        )
+        self.put = (
+            f"INSERT INTO {s}.resources ({_KEY}, uid, owner_uid, form, revision, body)"
+            " SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[], %(partitions)s::text[],"
+            " %(namespaces)s::text[], %(names)s::text[], %(uids)s::text[], %(owners)s::text[], %(forms)s::text[],"
+            f" %(revisions)s::bigint[], %(bodies)s::bytea[]) ON CONFLICT ({_KEY}) DO UPDATE SET uid = excluded.uid,"
+            " owner_uid = excluded.owner_uid, form = excluded.form, revision = excluded.revision,"
+            " body = excluded.body"
+        )
+        self.delete = f"DELETE {rows} USING {_ASKED} AS a ({_KEY}) WHERE {_same('resources', 'a')}"
+        self.write_fences = (
+            f"INSERT INTO {s}.fences (controller, member, term, number, settled) SELECT * FROM"
+            " unnest(%(controllers)s::text[], %(members)s::text[], %(terms)s::bigint[], %(numbers)s::bigint[],"
+            " %(settled)s::bigint[]) ON CONFLICT (controller, member) DO UPDATE SET term = excluded.term,"
+            " number = excluded.number, settled = excluded.settled"
+        )
+        self.write_lease = (
+            f"INSERT INTO {s}.leases ({_LEASE}, expires) VALUES (%(controller)s, %(member)s, %(holder)s, %(term)s,"
+            " %(ttl)s, %(attempt)s, %(acquired_at)s, false, clock_timestamp() + make_interval(secs => %(ttl)s))"
+            " ON CONFLICT (controller, member) DO UPDATE SET holder = excluded.holder, term = excluded.term,"
+            " ttl = excluded.ttl, attempt = excluded.attempt, acquired_at = excluded.acquired_at,"
+            " renewed = excluded.renewed, expires = excluded.expires"
+        )
+        self.delete_lease = f"DELETE FROM {s}.leases WHERE controller = %(controller)s AND member = %(member)s"
+
+        age = "extract(epoch FROM clock_timestamp() - at)::double precision"
+        # With ties, so that the last commit is whole.
+        self.follow = (
+            f"SELECT {_LOGGED}, {age} FROM {s}.history WHERE revision > %(after)s AND revision <="
+            f" coalesce((SELECT revision FROM {s}.history WHERE revision > %(after)s ORDER BY revision, seq"
+            f" OFFSET %(most)s LIMIT 1), {2**63 - 1}) ORDER BY revision, seq"
+        )
+        self.since = (
+            f"SELECT type_group, kind, deleted, version, body, added, grown FROM {s}.history WHERE revision > %(after)s"
+            " AND (%(active)s OR (type_group, kind) IN (SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[])))"
+            " ORDER BY revision, seq"
+        )
+        self.of_kinds = (
+            f"SELECT type_group, kind, revision, body {rows} WHERE (type_group, kind) IN"
+            " (SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[]))"
+        )
+        self.sizes_within = (
+            f"SELECT type_group, kind, partition, namespace, count(*), sum(length(body))::bigint {rows}"
+            " GROUP BY type_group, kind, partition, namespace"
+        )
+        self.page = (
+            "SELECT revision, deleted, version, body, former_version, former FROM (SELECT * FROM"
+            f" {s}.history WHERE revision > %(after)s AND revision <= %(through)s AND type_group = %(group)s"
+            " AND kind = %(kind)s ORDER BY revision FETCH FIRST %(most)s ROWS WITH TIES) AS found"
+            " ORDER BY revision, seq"
+        )
+        self.floor = f"SELECT floor FROM {s}.store"
+        self.sizes = (
+            f"SELECT revision, count(*), max({age}), sum(length(body) + coalesce(length(former), 0))::bigint"
+            f" FROM {s}.history WHERE revision > %(after)s GROUP BY revision ORDER BY revision"
+        )
+        self.trim = (
+            f"WITH gone AS (DELETE FROM {s}.history WHERE revision <= %(floor)s AND revision <="
+            f" (SELECT max(revision) FROM (SELECT revision FROM {s}.history ORDER BY revision LIMIT %(most)s) AS f)"
+            " RETURNING 1) SELECT count(*) FROM gone"
+        )
+        self.raise_floor = f"UPDATE {s}.store SET floor = greatest(floor, %(floor)s)"
+        self.channel = f"headway {schema}"
+        self.listen = 'LISTEN "' + self.channel.replace('"', '""') + '"'
+        self.notify = "SELECT pg_notify(%(channel)s, %(payload)s)"
+
+
+def _same(one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{column} = {other}.{column}" for column in _KEY.split(", "))
+
+
+@lru_cache
+def statements(schema: str) -> Statements:
+    """Return the statements for a schema."""
+    return Statements(schema)
+
+
+SERVER = """
+SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
+    pg_postmaster_start_time()::text || ' ' ||
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END
+"""
+"""What tells one server of a database from another, and from itself after a restart."""
+
+
+def places(keys: Iterable[tuple[Kind, Key]]) -> dict[str, list[str]]:
+    """Return the parameters for resources by their kinds and keys."""
+    found: dict[str, list[str]] = {"groups": [], "kinds": [], "partitions": [], "namespaces": [], "names": []}
+    for (group, kind), (partition, namespace, name) in keys:
+        found["groups"].append(group)
+        found["kinds"].append(kind)
+        found["partitions"].append(partition)
+        found["namespaces"].append(namespace)
+        found["names"].append(name)
+    return found

@@ -1,0 +1,139 @@
+"""What a connection finds: the server, the store on it, and whether that is the history that this process has seen."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import psycopg
+
+from headway.errors import StoreUnusable, Unavailable
+from headway.resource import Position
+from headway.storage._timeline import KNOWN_SESSIONS, Timeline
+from headway.storage.postgres import _schema as sql
+from headway.storage.postgres._connection import Connection, Statement, understood
+
+
+class OtherHistory(Exception):
+    """The server has another history than the one that was seen, or another store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A store as a connection has found it.
+
+    Attributes:
+        floor: history is compacted up to this revision.
+        formers_floor: up to this one, it lacks the states before changes.
+        server: the server of the current session.
+    """
+
+    store_id: str
+    revision: int
+    floor: int
+    formers_floor: int
+    timeline: Timeline
+    server: str
+
+
+async def read_server(connection: Connection) -> str:
+    """Return what tells the server from another one, and from itself before a restart.
+
+    Raises Unavailable for a server that accepts no writes.
+    """
+    [[(recovering, _, server)]] = await connection.ask((sql.SERVER, {}))
+    if recovering:
+        raise Unavailable("the server is a standby: it accepts no writes")
+    return str(server)
+
+
+async def read_standing(connection: Connection, statements: sql.Statements, where: str) -> Standing | None:
+    """Return the store, or None if there is none. Raises StoreUnusable if it is of a newer program."""
+    try:
+        _, stores, sessions, _ = await connection.ask(
+            (sql.BEGIN_READ, {}), (statements.standing, {}), (statements.sessions, {}), (sql.COMMIT, {})
+        )
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        await connection.ask((sql.ROLLBACK, {}))
+        return None
+    if not stores:
+        return None
+    store_id, format, revision, _, floor, formers_floor, _ = stores[0]
+    if format != sql.FORMAT:
+        raise StoreUnusable(
+            f"the store at {where} has format {format}, and this program knows format {sql.FORMAT}: use a newer Headway"
+        )
+    timeline = Timeline(tuple((first, id) for first, id, _ in sessions))
+    return Standing(store_id, revision, floor, formers_floor, timeline, sessions[-1][2] if sessions else "")
+
+
+async def found(connection: Connection, statements: sql.Statements, where: str) -> None:
+    """Create the tables of a store that is not there. Another engine may do so at the same time."""
+    lock = ("SELECT pg_advisory_xact_lock(hashtext(%(channel)s))", {"channel": statements.channel})
+    with understood(where):
+        await connection.ask((sql.BEGIN, {}), lock)
+        try:
+            if await _exists(connection, "to_regclass", statements.store):
+                return
+            try:
+                if not await _exists(connection, "to_regnamespace", statements.schema):
+                    await connection.ask((statements.create_schema, {}))
+                for table in statements.tables.split(";"):
+                    if table.strip():
+                        await connection.ask((table, {}))
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise StoreUnusable(
+                    f"there is no store at {where}, and this user may not create one: let an administrator run what "
+                    f"`headway store sql` prints ({' '.join(str(error).split())})"
+                ) from error
+            await connection.ask((statements.found, {"id": uuid.uuid4().hex}), (sql.COMMIT, {}))
+        finally:
+            if not connection.is_idle and not connection.closed:
+                await connection.ask((sql.ROLLBACK, {}))
+
+
+async def _exists(connection: Connection, lookup: str, name: str) -> bool:
+    [[(found,)]] = await connection.ask((f"SELECT {lookup}(%(name)s) IS NOT NULL", {"name": name}))
+    return bool(found)
+
+
+async def begin_session(
+    connection: Connection, statements: sql.Statements, server: str, *, after: str | None = None
+) -> None:
+    """Begin a session by a commit. Leases that are held count anew if the store is on another server now.
+
+    Args:
+        after: do nothing if this is no longer the current session.
+    """
+    _, [(revision, session, *_)], sessions = await connection.ask(
+        (sql.BEGIN, {}), (statements.lock, {}), (statements.sessions, {})
+    )
+    if after is not None and session != after:
+        await connection.ask((sql.ROLLBACK, {}))
+        return
+    values = {"id": uuid.uuid4().hex, "revision": revision + 1, "server": server}
+    moved: list[Statement] = [(statements.renew_all, {})] if sessions and sessions[-1][2] != server else []
+    await connection.ask(
+        *moved,
+        (statements.begin_session, values),
+        (statements.enter_session, values),
+        (statements.forget_sessions, {"most": KNOWN_SESSIONS + 1}),
+        (statements.notify, {"channel": statements.channel, "payload": str(revision + 1)}),
+        (statements.notify, {"channel": statements.channel, "payload": "leases"}),
+        (sql.COMMIT, {}),
+    )
+
+
+def check_same_history(seen: Position, now: Standing | None) -> None:
+    """Raise OtherHistory unless a position that was returned before is in the history that the server has now.
+
+    A database that was restored, or a replica that has lost commits, has a lower revision. If it is no longer lower,
+    the session that begins on another server shows it.
+    """
+    if now is None:
+        raise OtherHistory("the store is not there any more")
+    if now.store_id != seen.store_id:
+        raise OtherHistory(f"expected store {seen.store_id}, got {now.store_id}")
+    left = now.timeline.lefts().get(seen.session, now.timeline.oldest - 1)
+    if now.revision < seen.revision or (left is not None and seen.revision > left):
+        raise OtherHistory(f"revision {seen.revision} of session {seen.session} is not in its history")
