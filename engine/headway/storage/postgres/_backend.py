@@ -129,7 +129,7 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
     @override
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         session = self._use()
-        found, here = await _reads.read_one(session.readers, session.sql, kind, key)
+        found, here = await session.gathered.read(kind, key)
         return found, session.note(*here)
 
     @override
@@ -261,7 +261,7 @@ async def _session(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.writer.run, name="postgres: commit")
             following = trio.CancelScope()
-            nursery.start_soon(_follow, session, following, name="postgres: follow the store")
+            nursery.start_soon(_follow, session, following)
             try:
                 yield session
             finally:
@@ -278,4 +278,6 @@ async def _session(
 
 async def _follow(session: Session, scope: trio.CancelScope) -> None:
     with scope:
-        await Follower(session).run()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.gathered.run, name="postgres: read")
+            nursery.start_soon(Follower(session).run, name="postgres: follow the store")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import trio
+
 from headway.base import give_way
+from headway.errors import HeadwayError, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
 from headway.storage._operations import Within
@@ -21,6 +24,9 @@ PAGE_BYTES = 4 << 20
 
 DECODED = 500
 """The number of resources to decode between two checkpoints: a few milliseconds."""
+
+MOST_READ = 256
+"""The maximum number of resources in one answer of gathered reads."""
 
 Here = tuple[str, int]
 """The session and the revision of a read."""
@@ -140,10 +146,78 @@ async def list_all(
     return found[:limit] if limit else found, here
 
 
-async def read_one(readers: Pool, s: sql.Statements, kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
-    """Return a resource, or None."""
-    [[(revision, session, version, body)]] = await readers.ask((s.read, sql.places([(kind, key)])))
-    return (None if body is None else resource_from(version, body)), (session, revision)
+class GatheredReads:
+    """Reads of single resources: those that arrive during one share the next one.
+
+    Args:
+        readers: the connections.
+        statements: the statements of the store's schema.
+    """
+
+    def __init__(self, readers: Pool, statements: sql.Statements) -> None:
+        self._readers = readers
+        self._sql = statements
+        self._waiting: dict[tuple[Kind, Key], list[_Read]] = {}
+        self._wake = trio.Event()
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
+        """Return a resource, or None, as of a read that begins after the call."""
+        mine = _Read()
+        self._waiting.setdefault((kind, key), []).append(mine)
+        self._wake.set()
+        await mine.done.wait()
+        if mine.error is not None:
+            raise mine.error
+        assert mine.here is not None, "it is done"
+        return (None if mine.row is None else resource_from(*mine.row)), mine.here
+
+    async def run(self) -> None:
+        """Make the reads, until canceled."""
+        try:
+            while True:
+                await self._wake.wait()
+                # Those that the last answer has woken come within a turn.
+                await trio.lowlevel.checkpoint()
+                waiting, self._waiting, self._wake = self._waiting, {}, trio.Event()
+                places = list(waiting)
+                for at in range(0, len(places), MOST_READ):
+                    await self._read({place: waiting[place] for place in places[at : at + MOST_READ]})
+        finally:
+            for reads in self._waiting.values():
+                for each in reads:
+                    each.fail(StoreUnusable("the store is closed"))
+
+    async def _read(self, waiting: dict[tuple[Kind, Key], list[_Read]]) -> None:
+        reads = [each for some in waiting.values() for each in some]
+        try:
+            [rows] = await self._readers.ask((self._sql.read, sql.places(waiting)))
+            for some, (revision, session, version, body) in zip(waiting.values(), rows, strict=True):
+                for each in some:
+                    each.row, each.here = None if body is None else (version, body), (session, revision)
+        except HeadwayError as error:
+            for each in reads:
+                each.error = type(error)(*error.args)
+        except BaseException:
+            for each in reads:
+                each.error = StoreUnusable("the store is closed")
+            raise
+        finally:
+            for each in reads:
+                each.done.set()
+
+
+class _Read:
+    """A read of one caller."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.row: tuple[int, bytes] | None = None
+        self.here: Here | None = None
+        self.error: HeadwayError | None = None
+
+    def fail(self, error: HeadwayError) -> None:
+        self.error = error
+        self.done.set()
 
 
 async def list_owned(readers: Pool, s: sql.Statements, uid: str) -> tuple[Sequence[pb.Resource], Here]:

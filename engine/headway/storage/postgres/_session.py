@@ -18,6 +18,7 @@ from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._address import PostgresAddress
 from headway.storage.postgres._connection import Connection, Pool, connect, understood
 from headway.storage.postgres._history import IN_MEMORY, read_page
+from headway.storage.postgres._reads import GatheredReads
 from headway.storage.postgres._rules import RulesFollower
 from headway.storage.postgres._snapshots import Snapshots
 from headway.storage.postgres._standing import (
@@ -86,6 +87,7 @@ class Session:
         self.reached = Pulse()
         self.parameters = parameters
         self.readers = Pool(self.connect, where, READERS)
+        self.gathered = GatheredReads(self.readers, self.sql)
         self.snapshots = Snapshots(self.readers, self.sql)
         self.rules = RulesFollower(rules, self.sql)
         self.writer = Writer(self.connect, self.sql, where, self.rules, self.note)
