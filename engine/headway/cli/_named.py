@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import trio
 
-from headway.base import message_of, own_frames, repr_text, stack_text
+from headway.base import message_of, own_frames, repr_text, stack_text, without_password
 from headway.cli._exits import Exit, Usage, fail
 from headway.controller import App
 from headway.errors import InvalidArgument
@@ -75,12 +75,11 @@ def object_at(reference: str, expected: str, form: str) -> Any:
 
 async def check_store_exists(argument: str, url: str) -> None:
     """Raise Usage if a URL has no store. Otherwise, opening it would create one."""
-    # Imported here, because it loads the client of etcd.
-    from headway.storage import etcd_address, store_exists
+    from headway.storage import store_exists
 
     if not await store_exists(url):
         # Shown without the password that the URL may contain.
-        raise Usage(f"{argument}: no store found at {etcd_address(url) if url.startswith('etcd:') else url}")
+        raise Usage(f"{argument}: no store found at {without_password(url)}")
 
 
 def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:

@@ -24,6 +24,7 @@ from headway.engine import worker_name
 from headway.errors import DeclarationError, HeadwayError
 from headway.observe import PAGE, AllPages, PageRequest, PageResponse, ProcessState, serving_pages
 from headway.rpc import Address, Channel, address, open_channel, reserve
+from headway.storage import names_shared
 
 AFTER_THE_PROCESSES = 2.0
 """Extra seconds in which a process can end itself first: its report has more details."""
@@ -45,12 +46,13 @@ class Plan(NamedTuple):
 def check_processes(plan: Plan, store: str, listen: Sequence[Address]) -> None:
     """Raise Usage if several processes cannot serve this store at these addresses."""
     option = f"--processes {plan.processes}"
-    if not store.startswith("etcd:"):
+    if not names_shared(store):
         kind = store.partition(":")[0]
         where = "in memory" if kind == "memory" else f"in {store.partition('?')[0]}"
         raise Usage(
-            f"{option}: the store {where} belongs to one process. Give --store etcd://..., which several processes "
-            "share, or run controllers in further processes with `headway work`"
+            f"{option}: the store {where} belongs to one process. Give --store etcd://... or "
+            "postgresql://..., which several processes share, or run controllers in further processes with "
+            "`headway work`"
         )
     if sys.platform != "linux":
         raise Usage(f"{option}: only Linux spreads connections to one port over several processes")

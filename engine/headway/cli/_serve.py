@@ -42,6 +42,7 @@ from headway.rpc import (
     plain_text_host,
     server_tls,
 )
+from headway.storage import names_shared
 
 _MIB = 1 << 20
 _DEFAULT_LIMITS = Limits()
@@ -90,7 +91,10 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.command()
 @click.argument("app", required=False)
 @click.option(
-    "--store", default="memory:", show_default=True, help="memory:, sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX."
+    "--store",
+    default="memory:",
+    show_default=True,
+    help="memory:, sqlite:PATH, etcd://HOST:PORT,HOST:PORT/PREFIX or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
     "--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="An address. May be repeated."
@@ -105,14 +109,14 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Require client certificates signed by this authority.")
 @click.option("--access", type=_EXISTING, help="The access file. SIGHUP reloads it.")
-@process_options("A unique name, if several processes share a store in etcd.")
+@process_options("A unique name, if several processes share a store.")
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="Serve by this many processes on the same port, which share a store in etcd.",
+    help="Serve by this many processes on the same port, which share a store in etcd or PostgreSQL.",
 )
 @click.option("--insecure", is_flag=True, help="Listen where others can connect, without access control.")
 @click.option(
@@ -378,10 +382,10 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
 
 def _check_process(options: ProcessOptions, store: str) -> None:
     options.name()
-    if not store.startswith("etcd:"):
+    if not names_shared(store):
         raise Usage(
-            f"--process {options.process}: only processes that share a store in etcd need names; "
-            "give --store etcd://..."
+            f"--process {options.process}: only processes that share a store need names; "
+            "give --store etcd://... or postgresql://..."
         )
 
 

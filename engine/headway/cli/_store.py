@@ -256,10 +256,30 @@ def _show_verdict(verdict: Verdict) -> None:
     sys.stdout.flush()
 
 
+@store.command("sql")
+@click.argument("url")
+@click.option("--role", required=True, metavar="NAME", help="The role that will use the store.")
+def sql_command(url: str, role: str) -> None:
+    """Print what an administrator of PostgreSQL runs to create the store at URL.
+
+    The role then needs no right to create anything. Run it in the database of the URL:
+    headway store sql postgresql://staff@db/staff --role staff | psql --dbname staff
+    """
+    from headway.storage.postgres import postgres_address, script
+
+    try:
+        click.echo(script(postgres_address(url).schema, role))
+    except InvalidArgument as error:
+        raise Usage(str(error)) from error
+
+
 @store.command("migrate")
 @click.argument("app", required=False)
 @click.option(
-    "--store", "url", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX, instead of a server."
+    "--store",
+    "url",
+    metavar="URL",
+    help="sqlite:PATH, etcd://HOST:PORT,HOST:PORT/PREFIX or postgresql://..., instead of a server.",
 )
 @details_option
 def migrate_command(app: str | None, url: str | None, output: Details) -> None:
@@ -271,7 +291,7 @@ def migrate_command(app: str | None, url: str | None, output: Details) -> None:
 
     By default, the server of --server rewrites its own store, with its own types, while it serves. With --store, this
     command opens the store itself, and uses the types of APP (module:attribute). It rejects an APP that would misread
-    the store. Servers may keep running on etcd; a SQLite store must not be open elsewhere.
+    the store. Servers may keep running on etcd and PostgreSQL; a SQLite store must not be open elsewhere.
     """
     if url is None:
         if app is not None:

@@ -44,14 +44,15 @@ async def open_engine(
     block ends. No task outlives the block.
 
     Args:
-        store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
+        store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``,
+            ``postgresql://USER@HOST/DATABASE``, or a backend.
         apps: the apps whose types and controllers the engine runs.
         report: a function called with every event (`headway.events`) as it happens. It must not block. If it raises,
             the event is lost, and standard error says so once. Default: log what an operator should know with
             structlog.
         network: the addresses at which the engine serves clients, and their rights. Default: it serves this process.
         timing: the durations of leases, of the shutdown and of what is reported as too slow.
-        process: the name of this process on a store that several engines have open at once (etcd), as for
+        process: the name of this process on a store that several engines have open at once, as for
             `open_workers`. On any other store the engine's name is ``server``.
         journal: a file for the record of what the controllers did, or a `headway.journal.JournalOptions`. By default,
             this record is only in memory. `Engine.why` answers from it.

@@ -38,7 +38,7 @@ class Network:
         limits: the limits for network clients: the number of connections in all and from one host, the size of a
             message, and more.
         share_ports: let engines in other processes listen on the same TCP ports (SO_REUSEPORT), as `headway serve
-            --processes` does. Linux spreads new connections over them. They need one store in etcd.
+            --processes` does. Linux spreads new connections over them. They need one store in etcd or PostgreSQL.
 
     Raises DeclarationError for an invalid option, and if ``listen`` or ``http`` is given without ``access`` or
     ``insecure``.

@@ -45,6 +45,7 @@ from headway.storage._open import UNFINISHED_KIND as UNFINISHED_KIND
 from headway.storage._open import StoreProblem as StoreProblem
 from headway.storage._open import find_problem as find_problem
 from headway.storage._open import mark_unfinished as mark_unfinished
+from headway.storage._open import names_shared as names_shared
 from headway.storage._open import open_store as open_store
 from headway.storage._open import refuse_unfinished as refuse_unfinished
 from headway.storage._open import store_exists as store_exists

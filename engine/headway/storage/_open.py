@@ -25,6 +25,11 @@ from headway.storage._operations import Put, Remove
 _POSTGRES = ("postgresql:", "postgres:")
 
 
+def names_shared(url: str) -> bool:
+    """Return True if several processes may have the store at this URL open at once."""
+    return url.startswith(("etcd:", *_POSTGRES))
+
+
 def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
     """Return the store at ``url``, an async context manager. Entering it opens the store.
 

@@ -87,8 +87,8 @@ def postgres_address(url: str) -> PostgresAddress:
     for name, value in own.items():
         if not value or "\0" in value:
             raise InvalidArgument(f"the option {name!r} of {shown!r} must have a value")
-    if len(own.get("schema", "").encode()) > 63:
-        raise InvalidArgument(f"the schema of {shown!r} must have at most 63 bytes, got {own['schema']!r}")
+    if len((schema := own.get("schema", "")).encode()) > 63 or "%" in schema:
+        raise InvalidArgument(f"the schema of {shown!r} must have at most 63 bytes and no '%', got {schema!r}")
     try:
         parameters = checked_parameters(f"{scheme}://{rest}", {}) | checked_parameters("", options)
     except InvalidArgument as error:

@@ -196,7 +196,8 @@ async def _attempts(parameters: Mapping[str, str], failures: list[psycopg.Error 
 def checked_parameters(given: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return what libpq makes of a URL and of further parameters. Raises InvalidArgument."""
     try:
-        return {key: str(value) for key, value in conninfo_to_dict(given, **options).items() if value is not None}
+        found = conninfo_to_dict(make_conninfo(given, **options))
+        return {key: str(value) for key, value in found.items() if value is not None}
     except psycopg.Error as error:
         raise InvalidArgument(" ".join(str(error).split())) from None
 

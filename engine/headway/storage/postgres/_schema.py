@@ -111,8 +111,8 @@ class Statements:
     """
 
     def __init__(self, schema: str) -> None:
-        s = '"' + schema.replace('"', '""') + '"'
-        self.tables = _TABLES.format(s=s)
+        s = _quoted(schema)
+        self.tables = tuple(each.strip().format(s=s) for each in _TABLES.split(";") if each.strip())
         self.store = f"{s}.store"
         self.schema = s
         self.create_schema = f"CREATE SCHEMA {s}"
@@ -259,7 +259,7 @@ class Statements:
         )
         self.raise_floor = f"UPDATE {s}.store SET floor = greatest(floor, %(floor)s)"
         self.channel = f"headway {schema}"
-        self.listen = 'LISTEN "' + self.channel.replace('"', '""') + '"'
+        self.listen = f"LISTEN {_quoted(self.channel)}"
         self.notify = "SELECT pg_notify(%(channel)s, %(payload)s)"
 
 
@@ -273,9 +273,29 @@ def statements(schema: str) -> Statements:
     return Statements(schema)
 
 
+_NEW_ID = "replace(gen_random_uuid()::text, '-', '')"
+
+
+def script(schema: str, role: str) -> str:
+    """Return what an administrator runs to create a store, so that a role without further rights can use it."""
+    s, of = _quoted(schema), _quoted(role)
+    given = statements(schema)
+    tables = ";\n".join(given.tables)
+    return (
+        f"BEGIN;\n{given.create_schema};\n{tables};\n"
+        f"{given.found.replace('%(id)s', _NEW_ID)};\n"
+        f"GRANT USAGE ON SCHEMA {s} TO {of};\n"
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {s} TO {of};\nCOMMIT;"
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 SERVER = """
 SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
-    pg_postmaster_start_time()::text || ' ' ||
+    pg_backend_pid(), pg_postmaster_start_time()::text || ' ' ||
     CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END
 """
 """What tells one server of a database from another, and from itself after a restart."""

@@ -39,9 +39,16 @@ class Standing:
 async def read_server(connection: Connection) -> str:
     """Return what tells the server from another one, and from itself before a restart.
 
-    Raises Unavailable for a server that accepts no writes.
+    Raises:
+        Unavailable: the server accepts no writes.
+        StoreUnusable: a pooler answers in its place.
     """
-    [[(recovering, _, server)]] = await connection.ask((sql.SERVER, {}))
+    [[(recovering, _, process, server)]] = await connection.ask((sql.SERVER, {}))
+    if process != connection.info.backend_pid:
+        raise StoreUnusable(
+            "a pooler such as PgBouncer answers in place of the server: connect to PostgreSQL itself, because "
+            "notifications (LISTEN), and what tells one server from another, need a session of one's own"
+        )
     if recovering:
         raise Unavailable("the server is a standby: it accepts no writes")
     return str(server)
@@ -78,9 +85,8 @@ async def found(connection: Connection, statements: sql.Statements, where: str) 
             try:
                 if not await _exists(connection, "to_regnamespace", statements.schema):
                     await connection.ask((statements.create_schema, {}))
-                for table in statements.tables.split(";"):
-                    if table.strip():
-                        await connection.ask((table, {}))
+                for table in statements.tables:
+                    await connection.ask((table, {}))
             except psycopg.errors.InsufficientPrivilege as error:
                 raise StoreUnusable(
                     f"there is no store at {where}, and this user may not create one: let an administrator run what "

@@ -1,0 +1,71 @@
+"""Addresses of stores in PostgreSQL: their options, and the errors that name the wrong part."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import InvalidArgument, StoreUnusable
+from headway.storage import PostgresBackend, check_store, open_store, postgres_address, store_exists
+from tests.helpers.secret_files import write_secret
+
+
+def test_address_has_the_options_of_libpq_and_of_the_store(tmp_path: Path) -> None:
+    write_secret(tmp_path / "password", "s3cret\n")
+    read = postgres_address(
+        f"postgresql://st%40ff@db1:5433,db2:5434/staff?schema=a%20b&sslmode=verify-full&password_file={tmp_path}/password"
+        "&max_changes=5&max_age=2.5&max_bytes=7"
+    )
+    connecting = read.connecting()
+    assert (connecting["user"], connecting["host"], connecting["port"]) == ("st@ff", "db1,db2", "5433,5434")
+    assert (connecting["dbname"], connecting["sslmode"], connecting["password"]) == ("staff", "verify-full", "s3cret")
+    assert connecting["target_session_attrs"] == "read-write"
+    assert (read.schema, read.max_changes, read.max_age, read.max_bytes) == ("a b", 5, 2.5, 7)
+    assert str(read) == "postgresql://db1,db2:5433,5434/staff?schema=a b"
+    assert postgres_address("postgres:///?service=staff").parameters["service"] == "staff"
+    assert postgres_address("postgresql://h/d").schema == "headway"
+    assert isinstance(open_store("postgresql://h/d"), PostgresBackend)
+    with pytest.raises(StoreUnusable, match="password_file '/nowhere'"):
+        postgres_address("postgresql://h/d?password_file=/nowhere").connecting()
+
+
+def test_password_is_never_shown() -> None:
+    read = postgres_address("postgresql://staff:s3cret@h/d")
+    assert "s3cret" not in str(read) + repr(read)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://staff:s3cret@h:x/d?bogus=1",
+        "postgresql:/staff:s3cret@h/d",
+        "postgresql://staff:s3cret@h/d?password_file=/x",
+        "postgresql://staff:s3cret@[::1/d",
+    ],
+)
+async def test_password_in_an_invalid_url_is_never_shown(url: str) -> None:
+    for refuse in (open_store, postgres_address):
+        with pytest.raises(InvalidArgument) as error:
+            refuse(url)
+        assert "s3c" not in str(error.value)
+        assert error.value.__cause__ is None
+    for refuse_later in (store_exists, check_store):
+        with pytest.raises(InvalidArgument) as error:
+            await refuse_later(url)
+        assert "s3c" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "names"),
+    [
+        ("postgresql:h/d", "is not a URL of PostgreSQL"),
+        ("postgresql://h/d?bogus=1", "bogus"),
+        ("postgresql://h/d?schema=", "'schema' .* must have a value"),
+        (f"postgresql://h/d?schema={'s' * 64}", "at most 63 bytes"),
+        ("postgresql://h/d?max_changes=0", "'max_changes' .* a whole number above 0, got '0'"),
+        ("postgresql://h/d?max_age=x", "'max_age' .* a number of seconds above 0, got 'x'"),
+        ("postgresql://h/d?schema=a&schema=b", "duplicate option"),
+    ],
+)
+def test_invalid_address_is_refused_with_its_part(url: str, names: str) -> None:
+    with pytest.raises(InvalidArgument, match=names):
+        postgres_address(url)
