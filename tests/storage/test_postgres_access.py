@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import trio
 import trustme
@@ -13,7 +14,6 @@ import trustme
 from headway.errors import StoreUnusable, Unavailable
 from headway.storage import PostgresBackend, store_exists, verify_store
 from headway.storage.postgres import script
-from headway.storage.postgres._connection import Connection
 from headway.testing.conformance import names, put, thing
 from tests.helpers.postgres_server import PostgresServer, need_postgres
 
@@ -177,8 +177,8 @@ async def test_pooler_is_refused_with_the_reason(postgres: PostgresServer, monke
 
 
 def test_psycopg_has_the_names_that_its_documentation_lacks() -> None:
-    assert callable(Connection._connect_gen)
-    assert Connection.wait is not Connection.__mro__[1].wait
+    assert callable(psycopg.AsyncConnection.wait)
+    assert callable(psycopg.AsyncConnection._connect_gen)
 
 
 def test_script_quotes_its_names() -> None:

@@ -20,7 +20,8 @@ def test_address_has_the_options_of_libpq_and_of_the_store(tmp_path: Path) -> No
     assert (connecting["dbname"], connecting["sslmode"], connecting["password"]) == ("staff", "verify-full", "s3cret")
     assert connecting["target_session_attrs"] == "read-write"
     assert (read.schema, read.max_changes, read.max_age, read.max_bytes) == ("a b", 5, 2.5, 7)
-    assert str(read) == "postgresql://db1,db2:5433,5434/staff?schema=a b"
+    assert str(read) == "postgresql://db1:5433,db2:5434/staff?schema=a b"
+    assert str(postgres_address("postgresql:///d?service=staff")) == "postgresql://staff/d?schema=headway"
     assert postgres_address("postgres:///?service=staff").parameters["service"] == "staff"
     assert postgres_address("postgresql://h/d").schema == "headway"
     assert isinstance(open_store("postgresql://h/d"), PostgresBackend)

@@ -56,11 +56,11 @@ class PostgresAddress:
 
     def __str__(self) -> str:
         given = self.parameters
-        host = given.get("host", given.get("hostaddr", ""))
-        shown = "" if host.startswith("/") else host
-        port = f":{given['port']}" if given.get("port") and shown else ""
-        of = f"service {given['service']}" if "service" in given and not shown else f"{shown}{port}"
-        return f"postgresql://{of}/{given.get('dbname', '')}?schema={self.schema}"
+        hosts = given.get("host", given.get("hostaddr", "")).split(",")
+        ports = given.get("port", "").split(",") * len(hosts)
+        shown = [f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False) if host[:1] != "/"]
+        where = ",".join(shown) or given.get("service", "")
+        return f"postgresql://{where}/{given.get('dbname', '')}?schema={self.schema}"
 
     def connecting(self) -> dict[str, str]:
         """Return what libpq connects with. Raise StoreUnusable if the file of the password cannot be read."""

@@ -47,11 +47,24 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
         with trio.move_on_after(CALL_TIMEOUT):
             if len(statements) == 1:
                 return [await _rows(await self._run(*statements[0]))]
-            async with self.pipeline():
-                cursors = [await self._run(*each) for each in statements]
-            return [await _rows(each) for each in cursors]
+            return await self._ask_all(statements)
         self.drop()
         raise psycopg.OperationalError(f"no answer within {CALL_TIMEOUT:g} s")
+
+    async def _ask_all(self, statements: Sequence[Statement]) -> list[Rows]:
+        failed: BaseException | None = None
+        cursors: list[psycopg.AsyncCursor[tuple[Any, ...]]] = []
+        try:
+            async with self.pipeline():
+                try:
+                    cursors += [await self._run(*each) for each in statements]
+                except BaseException as error:  # noqa: BLE001  # raised below: psycopg would log what it meets at the end
+                    failed = error
+        except psycopg.Error as error:
+            failed = failed or error
+        if failed is not None:
+            raise failed
+        return [await _rows(each) for each in cursors]
 
     async def _run(self, statement: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[tuple[Any, ...]]:
         return await self.execute(statement, values or None, binary=True)
@@ -213,14 +226,15 @@ def understood(where: str, *, writing: bool = False) -> Any:
     try:
         yield
     except psycopg.Error as error:
-        raise _explained(where, error, writing=writing) from error
+        # The text is that of the cause. What libpq was doing says nothing more to whoever reads a log.
+        raise _explained(where, error, writing=writing) from None
 
 
 def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayError:
     text = " ".join(str(error).split())
     if isinstance(error, pg_errors.InsufficientPrivilege):
         return StoreUnusable(
-            f"{where} does not permit it: {text}; docs/guides/stores.md has the rights that are needed"
+            f"{where} does not permit it: {text}; docs/guides/postgres.md has the rights that are needed"
         )
     if isinstance(error, pg_errors.UndefinedTable | pg_errors.UndefinedColumn | pg_errors.InvalidSchemaName):
         return StoreUnusable(f"the store at {where} is not there, or is of another program: {text}")
