@@ -21,6 +21,7 @@ from headway.quotas import QUOTA, Quota, QuotaInfo, list_quotas, quotas_now
 from headway.resource import NAMESPACE, Namespace
 from headway.storage import Backend, MemoryBackend, SqliteBackend, copy_store
 from tests.helpers.etcd_server import EtcdServer
+from tests.helpers.postgres_server import PostgresServer
 
 
 @headway.message
@@ -57,11 +58,16 @@ async def info(client: Client) -> QuotaInfo:
     return found
 
 
-@pytest.fixture(params=["memory", *(pytest.param(name, marks=pytest.mark.wide) for name in ("sqlite", "etcd"))])
+@pytest.fixture(
+    params=["memory", *(pytest.param(name, marks=pytest.mark.wide) for name in ("sqlite", "etcd", "postgres"))]
+)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "etcd":
         server: EtcdServer = request.getfixturevalue("etcd")
         return f"etcd://{server.endpoint}{server.new_prefix()}"
+    if request.param == "postgres":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        return postgres.new_url()
     return "memory:" if request.param == "memory" else f"sqlite:{tmp_path / 'staff.db'}"
 
 

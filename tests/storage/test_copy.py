@@ -22,6 +22,7 @@ from headway.storage import (
     FenceLowered,
     MemoryBackend,
     Operation,
+    PostgresBackend,
     Progress,
     SqliteBackend,
     StoreMismatch,
@@ -45,10 +46,11 @@ from headway.testing.conformance import (
     uid_of,
 )
 from tests.helpers.etcd_server import EtcdServer
+from tests.helpers.postgres_server import PostgresServer
 from tests.storage.kept_memory import Found, KeptMemory
 
-Store = MemoryBackend | SqliteBackend | EtcdBackend
-SORTS = ("memory", "sqlite", "etcd")
+Store = MemoryBackend | SqliteBackend | EtcdBackend | PostgresBackend
+SORTS = ("memory", "sqlite", "etcd", "postgres")
 
 
 @pytest.fixture
@@ -60,6 +62,9 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Stor
             return MemoryBackend()
         if sort == "sqlite":
             return SqliteBackend(tmp_path / f"{uuid.uuid4()}.db")
+        if sort == "postgres":
+            running: PostgresServer = request.getfixturevalue("postgres")
+            return PostgresBackend(running.new_url())
         server: EtcdServer = request.getfixturevalue("etcd")
         return EtcdBackend(f"etcd://{server.endpoint}{server.new_prefix()}")
 
@@ -97,7 +102,9 @@ def _without_versions(resources: Sequence[pb.Resource]) -> list[pb.Resource]:
 @pytest.mark.parametrize(
     ("of", "to"),
     [
-        pytest.param(of, to, marks=[pytest.mark.wide] * (of == to or "memory" in (of, to)))
+        pytest.param(
+            of, to, marks=[pytest.mark.wide] * (of == to or "memory" in (of, to) or {of, to} == {"etcd", "postgres"})
+        )
         for of, to in itertools.product(SORTS, SORTS)
     ],
 )
@@ -124,8 +131,13 @@ async def test_copy_has_all_content_and_another_store_id(of: str, to: str, make:
         assert (await verify_store(target)).problems == []
 
 
-@pytest.mark.parametrize("to", SORTS)
-@pytest.mark.parametrize("of", SORTS)
+@pytest.mark.parametrize(
+    ("of", "to"),
+    [
+        pytest.param(of, to, marks=[pytest.mark.wide] * ("postgres" in (of, to) and "sqlite" not in (of, to)))
+        for of, to in itertools.product(SORTS, SORTS)
+    ],
+)
 async def test_copy_never_reuses_a_term_of_the_source(of: str, to: str, make: Callable[[str], Store]) -> None:
     """Every fence is above the fence of the source, also for a held lease. No lease is held in the copy."""
     async with make(of) as source, make(to) as target:

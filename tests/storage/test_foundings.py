@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from headway.storage import EtcdBackend, open_sqlite
+from headway.storage import open_sqlite, open_store
 from headway.testing.conformance import EVERYTHING
 from tests.helpers.etcd_server import EtcdServer
+from tests.helpers.postgres_server import PostgresServer
 
 ROUNDS = [
     pytest.param(2, marks=pytest.mark.wide, id="a few rounds"),
@@ -52,16 +53,26 @@ def founders(count: int) -> Iterator[Founders]:
         yield Founders(programs)
 
 
+@pytest.fixture(params=["etcd", "postgres"])
+def new_url(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Return the URL of a new store at each call."""
+    if request.param == "postgres":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        return postgres.new_url
+    etcd: EtcdServer = request.getfixturevalue("etcd")
+    return lambda: f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+
+
 @pytest.mark.parametrize("rounds", ROUNDS)
-async def test_engines_that_found_one_store_in_etcd_at_once_all_open_it(etcd: EtcdServer, rounds: int) -> None:
+async def test_engines_that_found_one_shared_store_at_once_all_open_it(new_url: Callable[[], str], rounds: int) -> None:
     """They agree on its id and on the holder of a lease, and the types of all of them are recorded."""
     with founders(3) as programs:
         for _ in range(rounds):
-            url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+            url = new_url()
             said = programs.found(url)
             assert {each.split()[0] for each in said} == {"opened"}, said
             assert len(set(said)) == 1, said
-            async with EtcdBackend(url) as store:
+            async with open_store(url) as store:
                 shared, _ = await store.list(("founding", "Shared"), EVERYTHING)
                 assert len(shared) == 3
                 assert {("founding", f"Own{number}") for number in range(3)} < {*await store.kinds()}
