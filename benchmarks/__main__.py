@@ -36,6 +36,9 @@ from benchmarks import (
     noop,
     page,
     peering,
+    postgres,
+    postgres_fanout,
+    postgres_prime,
     prime,
     projection,
     quiet,
@@ -59,6 +62,7 @@ SCENARIOS = {
     for each in (
         *(prime, reconcile, work, journal, trickle, noop),
         *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, sqlite_one, etcd, fanout, handles),
+        *(postgres_prime, postgres, postgres_fanout),
         *(etcd_fanout, wire, subscribe),
         *(peering, page, governor),
         *(memory, etcd_memory, share, projection),
