@@ -92,6 +92,8 @@ class PostgresServer(ServerProcess):
                 if each.stat().st_mode & 0o001 == 0 and each.stat().st_uid == 0:
                     each.chmod(each.stat().st_mode | 0o011)
             os.chown(folder, user.pw_uid, user.pw_gid)
+            if not all(each.stat().st_mode & 0o001 for each in binaries.parents):
+                self.binaries = shutil.copytree(binaries.parent, folder / "installed") / binaries.name
         self.configure(*settings)
 
     def configure(self, *settings: str) -> None:
