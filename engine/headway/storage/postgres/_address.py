@@ -58,7 +58,9 @@ class PostgresAddress:
         given = self.parameters
         hosts = given.get("host", given.get("hostaddr", "")).split(",")
         ports = given.get("port", "").split(",") * len(hosts)
-        shown = [f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False) if host[:1] != "/"]
+        shown = [
+            f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False) if host[:1] != "/"
+        ]
         where = ",".join(shown) or given.get("service", "")
         return f"postgresql://{where}/{given.get('dbname', '')}?schema={self.schema}"
 

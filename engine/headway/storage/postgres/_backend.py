@@ -182,7 +182,7 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
         except CommitRefused as error:
             self.rules.refused(error)
             raise
-        return session.at(request.revision)
+        return session.after(request)
 
     @override
     async def count_for_rules(self) -> None:
@@ -193,7 +193,7 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
         session = self._use()
         request = RaiseRequest(Fence(controller, member, term, number))
         await session.writer.submit(request)
-        return Raised(request.fence, session.at(request.revision), request.checkpoint)
+        return Raised(request.fence, session.after(request), request.checkpoint)
 
     @override
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:

@@ -21,7 +21,7 @@ async def acquire(session: Session, name: str, holder: str, ttl: float, attempt:
         return Acquired(False, CurrentLease(held.lease, held.remaining), await session.confirm())
     request = AcquireRequest(name, holder, ttl, attempt)
     await session.writer.submit(request)
-    return Acquired(request.acquired, request.held, session.at(request.revision))
+    return Acquired(request.acquired, request.held, session.after(request))
 
 
 async def keep(session: Session, name: str, holder: str, term: int) -> None:

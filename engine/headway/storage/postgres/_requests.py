@@ -151,6 +151,7 @@ class Request:
         changed: those of them that it may change.
         owners: the uids of which it must know whether they own anything.
         scopes: the fences that it names.
+        session: the session in which the transaction was made.
         revision: the store's revision after it; its own if it made one.
         made_revision: True if it has its own revision.
         error: the error for its caller if it failed.
@@ -165,6 +166,7 @@ class Request:
     size = 0
 
     def __init__(self) -> None:
+        self.session = ""
         self.revision = 0
         self.made_revision = False
         self.error: BaseException | None = None

@@ -19,6 +19,7 @@ from headway.storage.postgres._address import PostgresAddress
 from headway.storage.postgres._connection import Connection, Pool, connect, understood
 from headway.storage.postgres._history import IN_MEMORY, read_page
 from headway.storage.postgres._reads import GatheredReads
+from headway.storage.postgres._requests import Request
 from headway.storage.postgres._rules import RulesFollower
 from headway.storage.postgres._snapshots import Snapshots
 from headway.storage.postgres._standing import (
@@ -207,6 +208,10 @@ class Session:
         """Return a position of the log."""
         assert self.seen is not None, "it is open"
         return Position(self.seen.store_id, self.timeline.at(revision), revision)
+
+    def after(self, request: Request) -> Position:
+        """Return the position of a request. Its session may be one that the log has not reached yet."""
+        return self.note(request.session, request.revision)
 
     def note(self, session: str, revision: int) -> Position:
         """Note a revision that the server has reached in a session, and return its position."""

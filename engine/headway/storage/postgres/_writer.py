@@ -181,6 +181,7 @@ class Writer:
                 connection.drop()
         for request in requests:
             if request.error is None:
+                request.session = session
                 request.publish()
                 if request.committing is not None and request.made_revision:
                     request.committing.made(request.revision)

@@ -1,0 +1,58 @@
+"""Several engines on one store in PostgreSQL: what one does while another has not heard of it."""
+
+import pytest
+import trio
+
+from headway.storage import PostgresBackend
+from headway.storage.postgres._follow import Follower
+from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, thing
+from tests.helpers.postgres_server import PostgresServer
+
+
+async def test_commit_has_the_session_that_another_engine_has_begun(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own follower may not have read of that session. A watch resumes after the position nevertheless."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store:
+        publish, go_on = Follower._catch_up, trio.Event()
+
+        async def late(self: Follower, connection: object) -> bool:
+            await go_on.wait()
+            return await publish(self, connection)  # type: ignore[arg-type]  # it passes what it gets
+
+        monkeypatch.setattr(Follower, "_catch_up", late)
+        async with PostgresBackend(url) as other:
+            at = await put(store, thing("a"))
+            raised = await store.raise_fence("c", "", 0, 0)
+            assert at.session == other.position.session
+            assert raised.position.session == other.position.session
+            go_on.set()
+            reader = await reading(store, after=at)
+            await put(other, thing("b"))
+            await reader.until((await store.list(KIND, EVERYTHING))[1].revision)
+            assert list(reader.held) == [("default", "default", "b")]
+
+
+async def test_engines_see_the_commits_of_each_other_in_one_order(postgres: PostgresServer) -> None:
+    """Readers of all engines have received the same changes when the writers have ended."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as one, PostgresBackend(url) as two, PostgresBackend(url) as three:
+        stores = (one, two, three)
+        readers = [await reading(store) for store in stores]
+        for reader in readers:
+            await reader.until_snapshot()
+
+        async def write(store: PostgresBackend, writer: str) -> None:
+            for number in range(10):
+                await put(store, thing(f"{writer}-{number}"))
+
+        async with trio.open_nursery() as nursery:
+            for number, store in enumerate(stores):
+                for writer in range(4):
+                    nursery.start_soon(write, store, f"w{number}-{writer}")
+        head = (await one.list(KIND, EVERYTHING))[1].revision
+        for reader in readers:
+            await reader.until(head)
+        assert readers[0].held == readers[1].held == readers[2].held
+        assert len(await names(three)) == len(readers[0].held) == 120
