@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from headway.storage import PostgresBackend
 from headway.storage.postgres._follow import Follower
@@ -27,11 +28,18 @@ async def test_commit_has_the_session_that_another_engine_has_begun(
             raised = await store.raise_fence("c", "", 0, 0)
             assert at.session == other.position.session
             assert raised.position.session == other.position.session
-            go_on.set()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_begins_at, store, other.position.session)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                go_on.set()
             reader = await reading(store, after=at)
             await put(other, thing("b"))
             await reader.until((await store.list(KIND, EVERYTHING))[1].revision)
             assert list(reader.held) == [("default", "default", "b")]
+
+
+async def _begins_at(store: PostgresBackend, session: str) -> None:
+    assert (await (await reading(store)).until_snapshot()).session == session
 
 
 async def test_engines_see_the_commits_of_each_other_in_one_order(postgres: PostgresServer) -> None:

@@ -231,10 +231,13 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
         session = self._use()
         if resume_after is None:
             snapshot, here = await session.snapshots.read(kind, within)
-            at = session.note(*here).revision
+            at = session.note(*here)
+            if session.at(at.revision) != at:
+                # Another engine has begun a session, of which the follower has not read yet.
+                await session.until_reached(at.revision)
             # The history may have been replaced while the rows were read.
             history = session.history
-            cursor = history.log.cursor(kind, at)
+            cursor = history.log.cursor(kind, at.revision)
             return KeptWatch(
                 history.log, history.pulse, session.at, cursor, within, snapshot, history.kept, session.read_page
             )
