@@ -18,7 +18,7 @@ from headway.engine import _running
 from tests.helpers import stacks
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 from tests.helpers.kube_server import NO_KUBE
-from tests.helpers.postgres_server import QUICK, PostgresServer, postgres_server
+from tests.helpers.postgres_server import NO_POSTGRES, QUICK, PostgresServer, postgres_server
 
 # The check `too_slow` measures the wall clock, so that a busy machine fails it. Each profile names this parent: without
 # one it would inherit what the active profile has, which is `default` from its registration on.
@@ -158,7 +158,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             looks = ", ".join(f"{each} {steps[each]}" for each in CLAUSES if each in steps)
             terminalreporter.line(f"{steps['steps']} steps {said} in {steps['worlds']} worlds ({looks} looks)")
     skipped = [str(each.longrepr) for each in terminalreporter.stats.get("skipped", ())]
-    for reason, server in ((NO_ETCD, "ETCD"), (NO_KUBE, "KUBERNETES")):
+    for reason, server in ((NO_ETCD, "ETCD"), (NO_KUBE, "KUBERNETES"), (NO_POSTGRES, "POSTGRESQL")):
         if missed := sum(reason in each for each in skipped):
             terminalreporter.section(f"NOT TESTED AGAINST {server}", red=True, bold=True)
             terminalreporter.line(f"{missed} tests were skipped: {reason}", red=True, bold=True)
