@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from struct import pack
 from typing import Any, TypeVar, cast
 
 import psycopg
 import trio
 from psycopg import errors as pg_errors
 from psycopg import pq
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typing_extensions import override
 
@@ -182,6 +184,8 @@ async def _connected(conninfo: str) -> Connection:
             fileno, state = gen.send(cast("Any", await _wait(fileno, state)))
     except StopIteration as end:
         made: Connection = end.value
+        for column, dumper in ((Texts, _TextsDumper), (Numbers, _NumbersDumper), (Bodies, _BodiesDumper)):
+            made.adapters.register_dumper(column, dumper)
         return made
 
 
@@ -249,6 +253,54 @@ def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayErr
     return StoreUnusable(f"{where} has answered with an error: {text} (SQLSTATE {error.sqlstate})")
 
 
+class Texts(list[str]):
+    """A column of texts for `unnest`. psycopg would look at each element to find out what it is, at ten times the cost."""
+
+
+class Numbers(list[int]):
+    """A column of whole numbers."""
+
+
+class Bodies(list[bytes]):
+    """A column of bytes."""
+
+
+class _TextsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1009
+
+    @override
+    def dump(self, obj: Texts) -> bytes:
+        return _array(25, [each.encode() for each in obj])
+
+
+class _NumbersDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1016
+
+    @override
+    def dump(self, obj: Numbers) -> bytes:
+        return _array(20, [each.to_bytes(8, signed=True) for each in obj])
+
+
+class _BodiesDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1001
+
+    @override
+    def dump(self, obj: Bodies) -> bytes:
+        return _array(17, obj)
+
+
+def _array(oid: int, values: list[bytes]) -> bytes:
+    """Return an array of one dimension in PostgreSQL's binary format."""
+    parts = [pack("!5i", 1, 0, oid, len(values), 1)]
+    for value in values:
+        parts.append(len(value).to_bytes(4))
+        parts.append(value)
+    return b"".join(parts)
+
+
 class Pool:
     """Connections that are lent to one task at a time.
 
@@ -296,12 +348,3 @@ class Pool:
         """Close the connections that are not lent."""
         while self._free:
             self._free.pop().drop()
-
-
-def columns(rows: Iterable[Sequence[Any]], count: int) -> list[list[Any]]:
-    """Return the columns of rows, for `unnest`."""
-    found: list[list[Any]] = [[] for _ in range(count)]
-    for row in rows:
-        for column, value in zip(found, row, strict=True):
-            column.append(value)
-    return found

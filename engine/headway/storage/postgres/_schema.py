@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from headway.resource import Key, Kind
+from headway.storage.postgres._connection import Texts
 
 FORMAT = 1
 
@@ -301,13 +302,14 @@ SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
 """What tells one server of a database from another, and from itself after a restart."""
 
 
-def places(keys: Iterable[tuple[Kind, Key]]) -> dict[str, list[str]]:
+def places(keys: Iterable[tuple[Kind, Key]]) -> dict[str, Texts]:
     """Return the parameters for resources by their kinds and keys."""
-    found: dict[str, list[str]] = {"groups": [], "kinds": [], "partitions": [], "namespaces": [], "names": []}
+    found = {name: Texts() for name in ("groups", "kinds", "partitions", "namespaces", "names")}
+    groups, kinds, partitions, namespaces, names = found.values()
     for (group, kind), (partition, namespace, name) in keys:
-        found["groups"].append(group)
-        found["kinds"].append(kind)
-        found["partitions"].append(partition)
-        found["namespaces"].append(namespace)
-        found["names"].append(name)
+        groups.append(group)
+        kinds.append(kind)
+        partitions.append(partition)
+        namespaces.append(namespace)
+        names.append(name)
     return found

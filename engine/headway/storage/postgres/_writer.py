@@ -17,7 +17,7 @@ import trio
 
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Connection, Rows, Statement, columns, understood
+from headway.storage.postgres._connection import Bodies, Connection, Numbers, Rows, Statement, Texts, understood
 from headway.storage.postgres._history import resource_from
 from headway.storage.postgres._requests import Logged, Request, State, StoredRow, lease_from
 from headway.storage.postgres._rules import RulesFollower
@@ -250,9 +250,19 @@ def _writes(s: sql.Statements, state: State, before: int) -> list[Statement]:
     """Return the statements that write what the requests have changed."""
     writes = [*_changes(s, state.changes)]
     if state.raised:
-        rows = [(*scope, *state.fences[scope]) for scope in state.raised]
-        named = ("controllers", "members", "terms", "numbers", "settled")
-        writes.append((s.write_fences, dict(zip(named, columns(rows, 5), strict=True))))
+        scopes = list(state.raised)
+        writes.append(
+            (
+                s.write_fences,
+                {
+                    "controllers": Texts(controller for controller, _ in scopes),
+                    "members": Texts(member for _, member in scopes),
+                    "terms": Numbers(state.fences[scope][0] for scope in scopes),
+                    "numbers": Numbers(state.fences[scope][1] for scope in scopes),
+                    "settled": Numbers(state.fences[scope][2] for scope in scopes),
+                },
+            )
+        )
     for (controller, member), lease in state.granted.items():
         scope = {"controller": controller, "member": member}
         if lease is None:
@@ -285,21 +295,29 @@ def _changes(s: sql.Statements, changes: Sequence[Logged]) -> Iterable[Statement
         yield s.put, {**sql.places(puts), **_rows(puts.values())}
 
 
-def _numbers(changes: Sequence[Logged]) -> dict[str, list[int]]:
-    return {"revisions": [each.revision for each in changes], "seqs": [each.seq for each in changes]}
-
-
-def _bodies(changes: Sequence[Logged]) -> dict[str, list[object]]:
-    bodies = [each.put.body for each in changes if each.put is not None]
-    sizes = [0 if each.replaced is None else each.replaced.size for each in changes]
+def _numbers(changes: Sequence[Logged]) -> dict[str, Numbers]:
     return {
-        "bodies": [*bodies],
-        "added": [int(each.replaced is None) for each in changes],
-        "grown": [len(body) - size for body, size in zip(bodies, sizes, strict=True)],
+        "revisions": Numbers(each.revision for each in changes),
+        "seqs": Numbers(each.seq for each in changes),
     }
 
 
-def _rows(changes: Iterable[Logged]) -> dict[str, list[object]]:
-    named = ("uids", "owners", "forms", "bodies", "revisions")
-    rows = [(*each.put[1:], each.revision) for each in changes if each.put is not None]
-    return dict(zip(named, columns(rows, len(named)), strict=True))
+def _bodies(changes: Sequence[Logged]) -> dict[str, object]:
+    bodies = Bodies(each.put.body for each in changes if each.put is not None)
+    sizes = [0 if each.replaced is None else each.replaced.size for each in changes]
+    return {
+        "bodies": bodies,
+        "added": Numbers(int(each.replaced is None) for each in changes),
+        "grown": Numbers(len(body) - size for body, size in zip(bodies, sizes, strict=True)),
+    }
+
+
+def _rows(changes: Iterable[Logged]) -> dict[str, object]:
+    puts = [(each.put, each.revision) for each in changes if each.put is not None]
+    return {
+        "uids": Texts(put.uid for put, _ in puts),
+        "owners": Texts(put.owner_uid for put, _ in puts),
+        "forms": Texts(put.form for put, _ in puts),
+        "bodies": Bodies(put.body for put, _ in puts),
+        "revisions": Numbers(revision for _, revision in puts),
+    }
