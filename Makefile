@@ -33,7 +33,7 @@ NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers bench-kube-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster test-postgres test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers bench-kube-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ browser: .venv/ready ## the live page in the Chromium of the system (PICTURES=1:
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
 	  $(BIN)/pytest tests/cluster -m cluster -o stacks_after=0
+
+test-postgres: .venv/ready ## a real PostgreSQL and its replica killed, frozen, cut off and swapped, under engines (FOR=600 SEED=2: random faults alone)
+	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
+	  $(BIN)/pytest -m postgres -o stacks_after=0 $(if $(FOR)$(SEED),tests/postgres/test_faults.py,tests/postgres)
 
 test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go (FOR=600 SEED=2: random faults alone)
 	$(if $(FOR),HEADWAY_KUBE_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_KUBE_SEED=$(SEED)) \

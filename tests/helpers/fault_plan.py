@@ -1,9 +1,11 @@
-"""A random sequence of faults on a cluster and the engines on it, made from a seed."""
+"""A random sequence of faults of servers and the engines on them, by a seed, and the faults of an etcd cluster."""
 
 from __future__ import annotations
 
 import random
 import signal
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,23 +18,81 @@ from tests.helpers.fault_program import TTL
 from tests.helpers.loopback_wires import OUTSIDE
 
 
-class FaultPlan:
-    """Injects faults into a cluster and its engines, one at a time. Between two faults everything works.
+class FaultPlan(ABC):
+    """Injects faults into servers and their engines, one at a time. Between two faults everything works.
 
-    While two of the three members are missing, the cluster need not answer. Its answers must still be right.
+    Attributes:
+        faults: what injects each fault, and repairs what it broke.
+        log: the faults so far, with their times.
+    """
+
+    faults: Mapping[str, Callable[[], Awaitable[None]]]
+
+    def __init__(
+        self, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int, counts: Counter[str]
+    ) -> None:
+        self._engines = engines
+        self._nursery = nursery
+        self._random = random.Random(seed)
+        self._counts = counts
+        self.log: list[str] = []
+        self._began = trio.current_time()
+
+    @abstractmethod
+    async def _healthy(self) -> None:
+        """Wait until everything works."""
+
+    async def run(self, seconds: float) -> None:
+        """Repeat all faults in random order until the time is up."""
+        waiting: list[str] = []
+        deadline = trio.current_time() + seconds
+        while trio.current_time() < deadline:
+            if not waiting:
+                waiting = list(self.faults)
+                self._random.shuffle(waiting)
+            await self.do(waiting.pop())
+            await trio.sleep(self._random.uniform(0.3, 1.0))
+
+    async def do(self, fault: str) -> None:
+        """Run one of `faults`."""
+        self.log.append(f"{trio.current_time() - self._began:.1f} {fault}")
+        await self.faults[fault]()
+        await self._healthy()
+
+    async def _last(self) -> None:
+        """Wait for the duration of a fault."""
+        await trio.sleep(self._random.uniform(0.5, 3.0))
+
+    async def _kill_engine(self) -> None:
+        engine = self._random.choice(self._engines)
+        self._counts["kill -9 of an engine"] += 1
+        await engine.kill()
+        await trio.sleep(self._random.uniform(0.0, TTL))
+        await engine.start(self._nursery)
+        await engine.wait_line("ready")
+
+    async def _stop_engine(self) -> None:
+        engine = self._random.choice(self._engines)
+        self._counts["SIGSTOP of an engine"] += 1
+        engine.signal(signal.SIGSTOP)
+        # Longer than a lease, in many cases, so that other engines acquire leases that this one believes to hold.
+        await trio.sleep(self._random.uniform(0.5, 2.5) * TTL)
+        engine.signal(signal.SIGCONT)
+
+
+class EtcdFaults(FaultPlan):
+    """Faults of a cluster of three members.
+
+    While two of them are missing, the cluster need not answer. Its answers must still be right.
     """
 
     def __init__(
         self, cluster: EtcdCluster, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int
     ) -> None:
+        super().__init__(engines, nursery, seed, cluster.faults)
         self._cluster = cluster
-        self._engines = engines
-        self._nursery = nursery
-        self._random = random.Random(seed)
         self._kept: dict[str, Path] = {}
-        self.log: list[str] = []
-        self._began = trio.current_time()
-        self.faults: Mapping[str, Callable[[], Awaitable[None]]] = {
+        self.faults = {
             "kill the leader": self._kill_leader,
             "kill a follower": self._kill_follower,
             "kill two members": self._kill_majority,
@@ -47,26 +107,8 @@ class FaultPlan:
             "stop an engine": self._stop_engine,
         }
 
-    async def run(self, seconds: float) -> None:
-        """Repeat all faults in random order until the time is up."""
-        waiting: list[str] = []
-        deadline = trio.current_time() + seconds
-        while trio.current_time() < deadline:
-            if not waiting:
-                waiting = list(self.faults)
-                self._random.shuffle(waiting)
-            await self.do(waiting.pop())
-            await trio.sleep(self._random.uniform(0.3, 1.0))
-
-    async def do(self, fault: str) -> None:
-        """Run one of `faults`, and repair what it broke."""
-        self.log.append(f"{trio.current_time() - self._began:.1f} {fault}")
-        await self.faults[fault]()
+    async def _healthy(self) -> None:
         await self._cluster.healthy()
-
-    async def _last(self) -> None:
-        """Wait for the duration of a fault."""
-        await trio.sleep(self._random.uniform(0.5, 3.0))
 
     async def _kill(self, *members: EtcdMember) -> None:
         for member in members:
@@ -130,19 +172,3 @@ class FaultPlan:
         # A commit may be on two members only. The third must have it before this member loses it.
         await self._cluster.caught_up()
         await self._cluster.put_back(member, kept)
-
-    async def _kill_engine(self) -> None:
-        engine = self._random.choice(self._engines)
-        self._cluster.faults["kill -9 of an engine"] += 1
-        await engine.kill()
-        await trio.sleep(self._random.uniform(0.0, TTL))
-        await engine.start(self._nursery)
-        await engine.wait_line("ready")
-
-    async def _stop_engine(self) -> None:
-        engine = self._random.choice(self._engines)
-        self._cluster.faults["SIGSTOP of an engine"] += 1
-        engine.signal(signal.SIGSTOP)
-        # Longer than a lease, in many cases, so that other engines acquire leases that this one believes to hold.
-        await trio.sleep(self._random.uniform(0.5, 2.5) * TTL)
-        engine.signal(signal.SIGCONT)

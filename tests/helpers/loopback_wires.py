@@ -26,6 +26,9 @@ class Wires:
         self._processes = processes
         self._cut: set[frozenset[str]] = set()
         self._mended = trio.Event()
+        self._open: set[trio.CancelScope] = set()
+        self._breaks: tuple[bytes, bool] | None = None
+        self.broken = trio.Event()
         self.held_back = 0
 
     def cut(self, one: str, other: str) -> None:
@@ -38,6 +41,15 @@ class Wires:
         self._mended.set()
         self._mended = trio.Event()
 
+    def reset(self) -> None:
+        """Close every connection."""
+        for each in self._open:
+            each.cancel()
+
+    def break_at(self, text: bytes, *, delivered: bool) -> None:
+        """Close every connection, and set `broken`, when somebody sends a text: after or before it is delivered."""
+        self._breaks, self.broken = (text, delivered), trio.Event()
+
     async def serve(self, port: int, name: str, target: int, *, task_status: trio.TaskStatus[object]) -> None:
         """Listen on ``port`` for ``name``, which listens itself on ``target``."""
         handle = partial(self._connection, port, name, target)
@@ -47,8 +59,10 @@ class Wires:
         wire = frozenset((name, self._peer_of(stream.socket.getpeername()[1], port)))
         try:
             async with stream, await trio.open_tcp_stream("127.0.0.1", target) as inner, trio.open_nursery() as nursery:
+                self._open.add(nursery.cancel_scope)
                 nursery.start_soon(self._pump, wire, stream, inner)
                 nursery.start_soon(self._pump, wire, inner, stream)
+            self._open.discard(nursery.cancel_scope)
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             # One end is closed. Leaving the block closes the other one.
             pass
@@ -58,6 +72,14 @@ class Wires:
             while wire in self._cut:
                 self.held_back += 1
                 await self._mended.wait()
+            if self._breaks is not None and self._breaks[0] in piece:
+                (_, delivered), self._breaks = self._breaks, None
+                self._cut.add(wire)
+                if delivered:
+                    await sink.send_all(piece)
+                self._cut.discard(wire)
+                self.broken.set()
+                self.reset()
             await sink.send_all(piece)
         await sink.send_eof()
 

@@ -14,8 +14,10 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,13 +89,13 @@ class PostgresServer(ServerProcess):
             users = {each.pw_name: each for each in pwd.getpwall()}
             user = users.get(_USER) or users["nobody"]
             self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"]
-            for each in (folder, *folder.parents):
-                # The user must be able to get to the folder.
-                if each.stat().st_mode & 0o001 == 0 and each.stat().st_uid == 0:
-                    each.chmod(each.stat().st_mode | 0o011)
-            os.chown(folder, user.pw_uid, user.pw_gid)
+            # pytest's folder is for root alone, and each start of pytest makes it so again.
+            home = Path(tempfile.mkdtemp(prefix="headway-postgres-"))
+            weakref.finalize(self, shutil.rmtree, home, ignore_errors=True)
+            os.chown(home, user.pw_uid, user.pw_gid)
+            self.data = home / "data"
             if not all(each.stat().st_mode & 0o001 for each in binaries.parents):
-                self.binaries = shutil.copytree(binaries.parent, folder / "installed") / binaries.name
+                self.binaries = shutil.copytree(binaries.parent, home / "installed") / binaries.name
         self.configure(*settings)
 
     def configure(self, *settings: str) -> None:
@@ -140,13 +142,24 @@ class PostgresServer(ServerProcess):
         )
         return [int(each) for each in listed.split()]
 
+    def pause(self) -> None:
+        """Stop the postmaster and all of its children with SIGSTOP."""
+        super().pause()
+        for each in _children(self.process):
+            os.kill(each, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let all of them continue."""
+        for each in (*_children(self.process), self.process):
+            os.kill(each, signal.SIGCONT)
+
     def stop(self) -> None:
         """End it at once, as `pg_ctl stop -m immediate` does, and wait until all of its processes have ended."""
         if self.running:
-            self._signal(signal.SIGCONT)
+            self.resume()
             self._signal(signal.SIGQUIT)
             assert self._process is not None
-            self._process.wait(START)
+            self._process.wait(2 * START)
 
     def kill(self) -> None:
         """End the postmaster as `kill -9` does, and wait until its children have noticed."""
