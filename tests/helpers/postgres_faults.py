@@ -53,7 +53,7 @@ class PostgresFaults(FaultPlan):
             os.kill(self._random.choice(backends), signal.SIGKILL)
 
     async def _kill_postmaster(self) -> None:
-        self._pair.primary.kill()
+        await trio.to_thread.run_sync(self._pair.primary.kill)
         await self._last()
         self._pair.primary.start()
 
@@ -63,7 +63,8 @@ class PostgresFaults(FaultPlan):
         self._pair.primary.resume()
 
     async def _restart(self) -> None:
-        self._pair.primary.stop()
+        # In a thread, because a process does not end while the wires before it are not served.
+        await trio.to_thread.run_sync(self._pair.primary.stop)
         self._pair.primary.start()
 
     async def _end_connections(self) -> None:

@@ -99,7 +99,7 @@ class PostgresPair:
 
     async def fail_over(self) -> None:
         """Kill the primary, promote the replica, and make a new replica of the killed one."""
-        self.primary.kill()
+        await trio.to_thread.run_sync(self.primary.kill)
         self.promote()
         await self.replicate()
 
@@ -130,5 +130,6 @@ async def postgres_pair(folder: Path, *, synchronous: bool) -> AsyncIterator[Pos
             await pair.begin()
             yield pair
         finally:
-            pair.close()
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(pair.close)
         nursery.cancel_scope.cancel()

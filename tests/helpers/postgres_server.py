@@ -159,7 +159,7 @@ class PostgresServer(ServerProcess):
             self.resume()
             self._signal(signal.SIGQUIT)
             assert self._process is not None
-            self._process.wait(2 * START)
+            self._process.wait(START)
 
     def kill(self) -> None:
         """End the postmaster as `kill -9` does, and wait until its children have noticed."""

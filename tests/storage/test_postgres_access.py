@@ -113,11 +113,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Postgres
     owner = server.data.stat()
     for each in ("server.crt", "server.key"):
         os.chown(server.data / each, owner.st_uid, owner.st_gid)
-    server.configure("ssl=on", "fsync=off", f"unix_socket_directories={folder}")
+    server.configure("ssl=on", "fsync=off", f"unix_socket_directories={server.data.parent}")
     server.start()
     try:
         server.wait_healthy()
-        socket = f"postgresql://postgres@/postgres?host={folder}&port={server.port}"
+        socket = f"postgresql://postgres@/postgres?host={server.data.parent}&port={server.port}"
         subprocess.run(
             [server.binaries / "psql", "-d", socket, "-c", "CREATE ROLE staff LOGIN SUPERUSER PASSWORD 's3cret'"],
             check=True,

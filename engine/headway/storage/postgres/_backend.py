@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -229,24 +230,25 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
     @override
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> KeptWatch:
         session = self._use()
+        while True:
+            history, snapshot = session.history, None
+            if resume_after is None:
+                snapshot, at = await session.snapshots.read(kind, within)
+                here = session.note(*at)
+            else:
+                here = await session.confirm()
+            if snapshot is None or not history.knows(here.session):
+                await session.until_reached(history, here.revision)
+            if history is session.history:
+                break
+            # It was replaced meanwhile, and what was read may be of the other one.
         if resume_after is None:
-            snapshot, here = await session.snapshots.read(kind, within)
-            at = session.note(*here)
-            if session.at(at.revision) != at:
-                # Another engine has begun a session, of which the follower has not read yet.
-                await session.until_reached(at.revision)
-            # The history may have been replaced while the rows were read.
-            history = session.history
-            cursor = history.log.cursor(kind, at.revision)
-            return KeptWatch(
-                history.log, history.pulse, session.at, cursor, within, snapshot, history.kept, session.read_page
-            )
-        now = await session.confirm()
-        await session.until_reached(now.revision)
-        check_resumable(resume_after, now, session.timeline.lefts(), session.timeline.oldest)
-        history = session.history
-        cursor = resume(history.log, kind, within, resume_after.revision, history.kept.floor)
-        return KeptWatch(history.log, history.pulse, session.at, cursor, within, None, history.kept, session.read_page)
+            cursor = history.log.cursor(kind, here.revision)
+        else:
+            check_resumable(resume_after, here, history.timeline.lefts(), history.timeline.oldest)
+            cursor = resume(history.log, kind, within, resume_after.revision, history.kept.floor)
+        read = partial(session.read_page, history)
+        return KeptWatch(history.log, history.pulse, history.at, cursor, within, snapshot, history.kept, read)
 
     @override
     async def probe(self) -> None:

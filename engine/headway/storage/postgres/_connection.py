@@ -31,12 +31,28 @@ Statement = tuple[str, Mapping[str, Any]]
 """A statement and its parameters."""
 
 
+class _Pipeline(psycopg.AsyncPipeline):
+    """A pipeline that ends with a Sync, not with a Flush behind it.
+
+    That would stop the clock of idle_in_transaction_session_timeout.
+    """
+
+    @override
+    def _fetch_gen(self, *, flush: bool) -> Any:
+        return super()._fetch_gen(flush=False)
+
+
 class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
     """A connection that waits on Trio. One task uses it at a time.
 
-    It relies on two names of psycopg that its documentation does not have: `wait`, which every method of a connection
-    passes its generator to, and `_connect_gen`. A test notices if one of them goes.
+    It relies on names of psycopg that its documentation does not have: `wait`, which every method of a connection
+    passes its generator to, `_connect_gen`, `_pipeline` and `_fetch_gen`. A test notices if one of them goes.
+
+    Attributes:
+        outdated: returns True if the server is no longer the one that the store is on.
     """
+
+    outdated: Callable[[], bool] = staticmethod(lambda: False)
 
     @override
     async def wait(
@@ -57,19 +73,28 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
         failed: BaseException | None = None
         cursors: list[psycopg.AsyncCursor[tuple[Any, ...]]] = []
         try:
-            async with self.pipeline():
+            self._pipeline = _Pipeline(self)
+            async with self._pipeline:
                 try:
                     cursors += [await self._run(*each) for each in statements]
                 except BaseException as error:  # noqa: BLE001  # raised below: psycopg would log what it meets at the end
                     failed = error
         except psycopg.Error as error:
             failed = failed or error
+        finally:
+            self._pipeline = None
         if failed is not None:
             raise failed
         return [await _rows(each) for each in cursors]
 
     async def _run(self, statement: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[tuple[Any, ...]]:
         return await self.execute(statement, values or None, binary=True)
+
+    def warn(self) -> list[str]:
+        """Return a list to which the warnings of the server are added from now on."""
+        warnings: list[str] = []
+        self.add_notice_handler(lambda each: warnings.append(each.message_primary or ""))
+        return warnings
 
     def hear(self, heard: set[str]) -> None:
         """Add the payloads of all notifications from now on to a set."""
@@ -85,8 +110,13 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
 
     @property
     def is_idle(self) -> bool:
-        """True if it can be used for another call."""
-        return not self.closed and self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        """True if it can be used for another call. From a server that has ended it, there is something to read."""
+        return (
+            not self.closed
+            and not self.outdated()
+            and self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+            and not _is_ready(self.pgconn.socket, select.POLLIN)
+        )
 
     def drop(self) -> None:
         """Close the connection at once. The server ends what is under way on it."""
@@ -120,9 +150,7 @@ async def _wait(fileno: int, state: int) -> int:
     """Wait until a socket is ready for one of what psycopg waits for, and return for what."""
     if state & psycopg.waiting.WAIT_W:
         # Nearly always at once.
-        poll = select.poll()
-        poll.register(fileno, select.POLLOUT)
-        if poll.poll(0):
+        if _is_ready(fileno, select.POLLOUT):
             return psycopg.waiting.READY_W
         if not state & psycopg.waiting.WAIT_R:
             await trio.lowlevel.wait_writable(fileno)
@@ -130,6 +158,12 @@ async def _wait(fileno: int, state: int) -> int:
         return await _wait_either(fileno)
     await trio.lowlevel.wait_readable(fileno)
     return psycopg.waiting.READY_R
+
+
+def _is_ready(fileno: int, what: int) -> bool:
+    poll = select.poll()
+    poll.register(fileno, what)
+    return bool(poll.poll(0))
 
 
 async def _wait_either(fileno: int) -> int:
@@ -236,18 +270,25 @@ def understood(where: str, *, writing: bool = False) -> Any:
 
 def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayError:
     text = " ".join(str(error).split())
+    if isinstance(error, psycopg.DataError) and error.sqlstate is None:
+        return InvalidArgument(text)
+    if error.sqlstate is None or error.diag.severity_nonlocalized != "ERROR":
+        # The connection has ended. An error in a transaction, or of a COMMIT, undoes all of it.
+        made = OutcomeUnknown(f"the connection to {where} has ended while a commit was being made: {text}")
+        return made if writing else Unavailable(f"the connection to {where} has ended: {text}")
     if isinstance(error, pg_errors.InsufficientPrivilege):
         return StoreUnusable(
             f"{where} does not permit it: {text}; docs/guides/postgres.md has the rights that are needed"
         )
-    if isinstance(error, pg_errors.UndefinedTable | pg_errors.UndefinedColumn | pg_errors.InvalidSchemaName):
-        return StoreUnusable(f"the store at {where} is not there, or is of another program: {text}")
-    if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
-        # The connection has ended.
-        made = OutcomeUnknown(f"the connection to {where} has ended while a commit was being made: {text}")
-        return made if writing else Unavailable(f"the connection to {where} has ended: {text}")
+    if isinstance(error, pg_errors.UndefinedTable | pg_errors.InvalidSchemaName):
+        # It may come back, as when an administrator restores it.
+        return Unavailable(f"the store at {where} is not there: {text}")
+    if isinstance(error, pg_errors.UndefinedColumn):
+        return StoreUnusable(f"the store at {where} is of another program: {text}")
     if isinstance(error, pg_errors.ReadOnlySqlTransaction):
         return Unavailable(f"{where} accepts no writes: {text}")
+    if error.sqlstate[:2] in ("40", "55", "57"):
+        return Unavailable(f"{where} has given up: {text}. Nothing was written")
     if error.sqlstate[:2] in ("53", "58"):
         return WriteRejected(f"{where} could not write: {text}. Nothing was written")
     return StoreUnusable(f"{where} has answered with an error: {text} (SQLSTATE {error.sqlstate})")
@@ -320,7 +361,10 @@ class Pool:
     async def connection(self) -> AsyncIterator[Connection]:
         """Lend a connection. One that is not idle afterwards is closed."""
         async with self._lent():
-            made = self._free.pop() if self._free else await self._open()
+            # The oldest is first, so that none stays that is of no more use.
+            while self._free and not self._free[0].is_idle:
+                self._free.pop(0).drop()
+            made = self._free.pop(0) if self._free else await self._open()
             try:
                 with understood(self._where):
                     yield made

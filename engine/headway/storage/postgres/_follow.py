@@ -12,8 +12,9 @@ from bisect import bisect_right
 
 import trio
 
-from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable, Unavailable
+from headway.errors import EngineBug, HeadwayError, StoreUnusable, Unavailable
 from headway.storage._operations import StoreMismatch
+from headway.storage._timeline import Timeline
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Connection, connect, understood
 from headway.storage.postgres._history import LoggedCommit, commits_from
@@ -66,11 +67,11 @@ class Follower:
                     await self._follow(connection)
             except OtherHistory as error:
                 await self._replaced(str(error))
-            except StoreUnusable as error:
-                text = str(error)
-                session.stop(lambda text=text: StoreUnusable(text))  # type: ignore[misc]  # a lambda with a default
-                return
-            except HeadwayError:
+            except HeadwayError as error:
+                if isinstance(error, StoreUnusable) and not isinstance(error, Unavailable):
+                    text = str(error)
+                    session.stop(lambda text=text: StoreUnusable(text))  # type: ignore[misc]  # a lambda with a default
+                    return
                 session.counts["followers ended"] += 1
                 if session.suspicion:
                     await self._replaced(session.suspicion)
@@ -90,7 +91,9 @@ class Follower:
         connection.hear(heard)
         await connection.ask((session.sql.listen, {}))
         session.leases.beat()
-        while True:
+        while not connection.outdated():
+            if session.suspicion:
+                raise OtherHistory(session.suspicion)
             while await self._catch_up(connection):
                 pass
             self._wait = _FIRST_WAIT
@@ -121,14 +124,13 @@ class Follower:
             (s.sessions, {}),
             (sql.COMMIT, {}),
         )
-        timeline = type(session.timeline)(tuple((first, each) for first, each, _ in sessions))
+        timeline = Timeline(tuple((first, each) for first, each, _ in sessions))
         now = Standing(store_id, revision, floor, 0, timeline, "")
-        check_same_history(session.at(log.head), now)
+        check_same_history(history.at(log.head), now)
         if floor > log.head:
-            why = f"the history after revision {log.head} was compacted while the store was out of reach"
-            await self._begin(connection, why)
+            await self._begin(connection)
             return True
-        session.timeline = timeline
+        history.timeline = timeline
         more = len(rows) > PAGE
         head = rows[-1][0] if more else revision
         self._publish(list(commits_from(rows)), head)
@@ -142,7 +144,7 @@ class Follower:
         if head <= log.head:
             return
         # A session begins with a commit that changes no resource.
-        eras = [first for first, _ in session.timeline.eras]
+        eras = [first for first, _ in history.timeline.eras]
         begun = eras[bisect_right(eras, log.head) : bisect_right(eras, head)]
         for commit in sorted([*commits, *(LoggedCommit(each, [], {}, now, 0) for each in begun)]):
             log.append(commit.revision, commit.changes, max(commit.at, 0.0), commit.formers)
@@ -168,15 +170,13 @@ class Follower:
             pass
         self._trimmed = floor
 
-    async def _begin(self, connection: Connection, why: str) -> None:
+    async def _begin(self, connection: Connection) -> None:
         session = self._session
         standing = await read_standing(connection, session.sql, session.where)
         if standing is None:
             raise Unavailable(f"{session.where} has no store any more")
         session.counts["begun anew"] += 1
-        session.replace(lambda: HistoryCompacted(why))
         await session.begin(standing, connection)
-        session.reached.beat()
 
     async def _replaced(self, why: str) -> None:
         """Begin with the other store or history that the server has now.
@@ -195,15 +195,17 @@ class Follower:
             with understood(session.where):
                 server = await read_server(connection)
                 standing = await read_standing(connection, session.sql, session.where)
+                if session.is_same(standing):
+                    session.trust()
+                    return
                 if standing is None:
                     return
                 await begin_session(connection, session.sql, server)
                 standing = await read_standing(connection, session.sql, session.where)
                 assert standing is not None, "it was read above"
-                session.replace(lambda: StoreMismatch(text))
-                await session.begin(standing, connection)
+                await session.begin(standing, connection, lambda: StoreMismatch(text))
                 session.trust()
-                session.reached.beat()
+                self._trimmed = session.history.kept.floor
         except HeadwayError:
             return
         finally:

@@ -197,6 +197,10 @@ class WriteRequest(Request):
         self.changed = [(each.kind, each.key) for each in named if isinstance(each, Put | Remove)]
         self.owners = [each.owner_uid for each in operations if isinstance(each, RequireOwnsNothing)]
         self.scopes = [] if fence is None else [(fence.controller, fence.member)]
+        texts = [part for kind, key in self.places for part in (*kind, *key)] + self.owners
+        if "\0" in "".join(texts + [text for row in self._rows if row is not None for text in row[1:3]]):
+            # It would fail the batch of others.
+            raise InvalidArgument("a store in PostgreSQL has no texts with a NUL character")
         self.size = sum(len(each.body) for each in self._rows if each is not None)
 
     @override

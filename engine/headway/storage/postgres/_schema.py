@@ -296,10 +296,25 @@ def _quoted(name: str) -> str:
 
 SERVER = """
 SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
-    pg_backend_pid(), pg_postmaster_start_time()::text || ' ' ||
-    CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END
+    pg_backend_pid(), concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
+    extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()),
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END)
 """
-"""What tells one server of a database from another, and from itself after a restart."""
+"""What tells one server of a database from another, and from itself after a restart.
+
+A postmaster resets its statistics after it has ended and restarted its processes, because one of them has crashed.
+"""
+
+SETTINGS = """
+SELECT set_config('idle_in_transaction_session_timeout', '5s', false), set_config('tcp_user_timeout', '20s', false),
+    set_config('client_min_messages', 'warning', false),
+    CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
+"""
+"""Settings of a connection.
+
+An engine that is frozen or cut off in a transaction holds the lock of the store, so the server ends such a transaction.
+What the server acknowledges has to be on its disk. It warns if it acknowledges what its replica may not have.
+"""
 
 
 def places(keys: Iterable[tuple[Kind, Key]]) -> dict[str, Texts]:

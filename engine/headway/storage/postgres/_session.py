@@ -12,7 +12,6 @@ from headway.resource import Kind, Position
 from headway.storage._kept import Bounds, KeptCommits, Page
 from headway.storage._log import CommitLog
 from headway.storage._rules import Rules
-from headway.storage._timeline import Timeline
 from headway.storage._watch import Pulse
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._address import PostgresAddress
@@ -41,12 +40,15 @@ class History:
     """What is known of the history of a store, from one opening or from one loss of it to the next.
 
     Attributes:
+        timeline: the sessions of the store.
         log: the newest changes.
         kept: the commits whose changes the store keeps.
         pulse: wakes the watchers.
     """
 
     def __init__(self, standing: Standing, bounds: Bounds) -> None:
+        self._store_id = standing.store_id
+        self.timeline = standing.timeline
         self.log = CommitLog(
             standing.revision,
             max_changes=bounds.max_changes,
@@ -56,6 +58,14 @@ class History:
         self.log.formers_after = max(standing.floor, standing.formers_floor)
         self.kept = KeptCommits(standing.floor, bounds)
         self.pulse = Pulse()
+
+    def at(self, revision: int) -> Position:
+        """Return a position of the log."""
+        return Position(self._store_id, self.timeline.at(revision), revision)
+
+    def knows(self, session: str) -> bool:
+        """Return True if a session is in the timeline."""
+        return any(session == id for _, id in self.timeline.eras)
 
 
 class Session:
@@ -72,7 +82,6 @@ class Session:
     Attributes:
         parameters: what libpq connects with.
         seen: the highest position that a caller has seen.
-        timeline: the sessions of the store.
         leases: beats when a term has begun or ended.
         reached: beats when the log has reached another revision.
     """
@@ -91,10 +100,12 @@ class Session:
         self.gathered = GatheredReads(self.readers, self.sql)
         self.snapshots = Snapshots(self.readers, self.sql)
         self.rules = RulesFollower(rules, self.sql)
-        self.writer = Writer(self.connect, self.sql, where, self.rules, self.note)
+        self.writer = Writer(self.connect, self.sql, where, self.rules, self.note, self._check_reached)
         self.seen: Position | None = None
-        self.timeline = Timeline(())
         self._history: History | None = None
+        # The sessions of the histories that the store has lost.
+        self._lost: set[str] = set()
+        self._server = ""
         self._refusal: Callable[[], HeadwayError] | None = None
         self._suspicion = ""
 
@@ -107,7 +118,11 @@ class Session:
             Unavailable: the server cannot be reached, accepts no writes, or has another history, which the follower
                 will find out.
         """
-        connection = await connect(self.parameters, self.where)
+        try:
+            connection = await connect(self.parameters, self.where)
+        except StoreUnusable as error:
+            # It has been open, so a server that refuses it now is not as it was.
+            raise Unavailable(str(error)) from error
         try:
             with understood(self.where):
                 await self._check(connection)
@@ -119,7 +134,7 @@ class Session:
             raise
         return connection
 
-    async def _check(self, connection: Connection) -> Standing:
+    async def _check(self, connection: Connection) -> None:
         # Taken before the read: other tasks see later commits meanwhile.
         seen = self.seen
         server = await read_server(connection)
@@ -131,7 +146,9 @@ class Session:
         if standing.timeline.eras and standing.server != server:
             self.counts["other servers"] += 1
             await begin_session(connection, self.sql, server, after=standing.timeline.eras[-1][1])
-        return standing
+        # A former primary may still serve the connections that it has.
+        self._server = server
+        connection.outdated = lambda: self._server != server
 
     async def open(self) -> None:
         """Find the store, or create it, and begin a session."""
@@ -148,23 +165,33 @@ class Session:
         finally:
             connection.drop()
 
-    async def begin(self, standing: Standing, connection: Connection) -> None:
-        """Begin with a history, as it is now."""
+    async def begin(
+        self, standing: Standing, connection: Connection, replaced: Callable[[], HeadwayError] | None = None
+    ) -> None:
+        """Begin with a history, as it is now.
+
+        Args:
+            replaced: ends all watches with an error, because the history is another one.
+        """
         history = History(standing, self.bounds)
         [rows] = await connection.ask((self.sql.sizes, {"after": standing.floor}))
         now = trio.current_time()
         for revision, count, age, size in rows:
             if revision <= standing.revision:
                 history.kept.append(revision, count, now - max(age, 0.0), size)
-        self.timeline = standing.timeline
-        self.seen = Position(standing.store_id, standing.timeline.at(standing.revision), standing.revision)
-        self._history = history
+        here = history.at(standing.revision)
+        if self._history is None or replaced is not None:
+            self._lost |= {id for _, id in self._history.timeline.eras} if self._history is not None else set()
+            self.seen = here
+        else:
+            self.note(here.session, here.revision)
+        former, self._history = self._history, history
+        if former is not None:
+            why = f"the history of {self.where} after revision {former.log.head} is no longer kept"
+            former.pulse.stop(replaced or (lambda: HistoryCompacted(why)))
+            self.leases.beat()
+            self.reached.beat()
         self.rules.lose()
-
-    def replace(self, why: Callable[[], HeadwayError]) -> None:
-        """End all watches with an error, because the history is another one, or is no longer kept."""
-        self.history.pulse.stop(why)
-        self.leases.beat()
 
     # The state.
 
@@ -193,6 +220,15 @@ class Session:
         """Why a connection has found another history; empty if none has."""
         return self._suspicion
 
+    def is_same(self, standing: Standing | None) -> bool:
+        """Return True if all that was seen is in the history that the store has now."""
+        try:
+            for seen in (self.position, self.history.at(self.history.log.head)):
+                check_same_history(seen, standing)
+        except OtherHistory:
+            return False
+        return True
+
     def trust(self) -> None:
         """Forget the suspicion."""
         self._suspicion = ""
@@ -202,12 +238,7 @@ class Session:
         """The highest position that is known."""
         head = self.history.log.head
         assert self.seen is not None, "it is open"
-        return self.seen if self.seen.revision >= head else self.at(head)
-
-    def at(self, revision: int) -> Position:
-        """Return a position of the log."""
-        assert self.seen is not None, "it is open"
-        return Position(self.seen.store_id, self.timeline.at(revision), revision)
+        return self.seen if self.seen.revision >= head else self.history.at(head)
 
     def after(self, request: Request) -> Position:
         """Return the position of a request. Its session may be one that the log has not reached yet."""
@@ -217,27 +248,34 @@ class Session:
         """Note a revision that the server has reached in a session, and return its position."""
         assert self.seen is not None, "it is open"
         here = Position(self.seen.store_id, session, revision)
-        if revision > self.seen.revision:
+        # An answer of a former server may come late.
+        if revision > self.seen.revision and session not in self._lost:
             self.seen = here
         return here
+
+    def _check_reached(self, revision: int) -> None:
+        # Of a store that was restored in place, the connections are as before.
+        if self.seen is not None and revision < self.seen.revision:
+            self._suspicion = f"revision {self.seen.revision} was seen, and {revision} is its last one"
+            raise Unavailable(f"{self.where} has another history: {self._suspicion}")
 
     async def confirm(self) -> Position:
         """Return the position of the last commit."""
         [[(revision, session)]] = await self.readers.ask((self.sql.here, {}))
         return self.note(session, revision)
 
-    async def until_reached(self, revision: int) -> None:
-        """Wait until the log has reached a revision."""
-        while self.history.log.head < revision:
+    async def until_reached(self, history: History, revision: int) -> None:
+        """Wait until the log of a history has reached a revision, or the history was replaced."""
+        while history is self.history and history.log.head < revision:
             await self.reached.wait()
 
-    async def read_page(self, kind: Kind, after: int, through: int, formers: bool) -> Page:
-        """Read changes from the store, as `ReadPage` says."""
-        return await read_page(self.readers, self.sql, kind, after, through, formers=formers)
-
-    def lost(self, why: str) -> Callable[[], HeadwayError]:
-        """Return the error for watches whose changes are no longer kept."""
-        return lambda: HistoryCompacted(why)
+    async def read_page(self, history: History, kind: Kind, after: int, through: int, formers: bool) -> Page:
+        """Read changes of a history from the store, as `ReadPage` says."""
+        page = await read_page(self.readers, self.sql, kind, after, through, formers=formers)
+        if history is not self.history:
+            # This raises why.
+            await history.pulse.wait()
+        return page
 
     def closed(self) -> HeadwayError:
         """Return the error for a use after the end."""

@@ -43,7 +43,7 @@ async def read_server(connection: Connection) -> str:
         Unavailable: the server accepts no writes.
         StoreUnusable: a pooler answers in its place.
     """
-    [[(recovering, _, process, server)]] = await connection.ask((sql.SERVER, {}))
+    _, [(recovering, _, process, server)] = await connection.ask((sql.SETTINGS, {}), (sql.SERVER, {}))
     if process != connection.info.backend_pid:
         raise StoreUnusable(
             "a pooler such as PgBouncer answers in place of the server: connect to PostgreSQL itself, because "

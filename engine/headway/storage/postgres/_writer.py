@@ -19,7 +19,7 @@ from headway.errors import HeadwayError, OutcomeUnknown
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Bodies, Connection, Numbers, Rows, Statement, Texts, understood
 from headway.storage.postgres._history import resource_from
-from headway.storage.postgres._requests import Logged, Request, State, StoredRow, lease_from
+from headway.storage.postgres._requests import Logged, Request, Scope, State, StoredRow, lease_from
 from headway.storage.postgres._rules import RulesFollower
 
 MOST_IN_A_BATCH = 256
@@ -51,6 +51,7 @@ class Writer:
         rules: follows the rules of commits.
         published: called with the session and the revision of each transaction that is stored, before its writers
             continue.
+        reached: called with the revision of the store in each transaction. Raises an error if it was higher before.
     """
 
     def __init__(
@@ -60,12 +61,15 @@ class Writer:
         where: str,
         rules: RulesFollower,
         published: Callable[[str, int], object],
+        reached: Callable[[int], object],
     ) -> None:
         self._connect = connect
         self._sql = statements
         self._where = where
         self._rules = rules
         self._published = published
+        self._reached = reached
+        self._warnings: list[str] = []
         self._connection: Connection | None = None
         self._pending: deque[_Pending] = deque()
         self._wake = trio.Event()
@@ -109,6 +113,9 @@ class Writer:
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
                 await self._run_batch(self._taken())
+        self._drop()
+
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.drop()
 
@@ -163,16 +170,23 @@ class Writer:
     async def _stored(self, requests: Sequence[Request]) -> None:
         connection = self._connection
         if connection is None or not connection.is_idle:
+            self._drop()
             connection = self._connection = await self._connect()
+            self._warnings = connection.warn()
         try:
             with understood(self._where):
-                state, session = await self._read(connection, requests)
+                state, session, expired = await self._read(connection, requests)
             before = state.revision
+            state.end_leases(expired)
             _run(state, requests)
             writes = _writes(self._sql, state, before)
             with understood(self._where, writing=bool(writes)):
                 if writes:
+                    self._warnings.clear()
                     await connection.ask(*writes, (sql.COMMIT, {}))
+                    if self._warnings:
+                        # That its replica may not have the commit, for example.
+                        raise OutcomeUnknown(f"{self._where} has warned about a commit: {'; '.join(self._warnings)}")
                 else:
                     await connection.ask((sql.ROLLBACK, {}))
             self._rules.made(session, state.revision, (each.place for each in state.changes))
@@ -187,8 +201,8 @@ class Writer:
                     request.committing.made(request.revision)
         self._published(session, state.revision)
 
-    async def _read(self, connection: Connection, requests: Sequence[Request]) -> tuple[State, str]:
-        """Begin a transaction, take the lock, and read what the requests name."""
+    async def _read(self, connection: Connection, requests: Sequence[Request]) -> tuple[State, str, list[Scope]]:
+        """Begin a transaction, take the lock, and read what the requests name, the session, and expired leases."""
         s = self._sql
         found: list[Rows]
         places = list(dict.fromkeys(place for each in requests for place in each.places))
@@ -208,6 +222,7 @@ class Writer:
         asked += [(s.owns, {"uid": uid}) for uid in owners]
         active = rules is not None and rules.rules.active
         _, [(revision, session, term_floor, floor)], *found = await connection.ask(*asked)
+        self._reached(revision)
         state = State(revision, term_floor)
         if rules is not None:
             since = found.pop(0)
@@ -230,8 +245,7 @@ class Writer:
             state.fences = {(row[0], row[1]): row[2:] for row in fences}
             state.leases = {(row[0], row[1]): lease_from(*row) for row in leases}
         state.owning = {uid for uid, rows in zip(owners, found, strict=True) if rows}
-        state.end_leases(expired)
-        return state, session
+        return state, session, expired
 
 
 def _run(state: State, requests: Sequence[Request]) -> None:
