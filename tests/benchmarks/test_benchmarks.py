@@ -179,9 +179,7 @@ def test_quick_run_fails_only_if_five_pairs_break_the_bound_twice(
 def test_quick_run_measures_scenarios_with_a_bound_and_without_a_server_of_a_store() -> None:
     """A scenario without a bound cannot fail, so it is not measured."""
     quick = {name for name, each in SCENARIOS.items() if each.quick}
-    bounded = {
-        name for name, each in SCENARIOS.items() if each.bound is not None and name.split("_")[0] not in SERVERS
-    }
+    bounded = {name for name, each in SCENARIOS.items() if each.bound is not None and name.split("_")[0] not in SERVERS}
     assert quick == bounded - FULL_ONLY
     assert all(each.quick <= each.size for each in SCENARIOS.values())
 
