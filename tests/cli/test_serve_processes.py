@@ -54,7 +54,7 @@ def group(start: Started, etcd: EtcdServer, folder: Path) -> Group:  # noqa: ARG
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--store", "sqlite:a.db"], "the store in sqlite:a.db belongs to one process. Give --store etcd://..., which"),
+        (["--store", "sqlite:a.db"], "the store in sqlite:a.db belongs to one process. Give --store etcd://... or"),
         ([], "the store in memory belongs to one process"),
         (["--store", "etcd://127.0.0.1:1/a", "--listen", "unix:socket"], "several processes cannot listen on unix:so"),
         (["--store", "etcd://127.0.0.1:1/a", "--process", "w" * 63], "must be a name of up to 63 letters"),

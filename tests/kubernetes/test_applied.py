@@ -139,7 +139,15 @@ async def watching(
                     while not isinstance(await anext(events), SnapshotEnd):
                         pass
                 gated.calls.clear()
-                yield client, person, gated, type
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_read_on, events)
+                    yield client, person, gated, type
+                    nursery.cancel_scope.cancel()
+
+
+async def _read_on(events: AsyncIterator[object]) -> None:
+    async for _ in events:
+        pass
 
 
 @pytest.mark.kube
@@ -161,6 +169,29 @@ async def test_what_is_changed_during_its_creation_is_applied_again(
         assert (await person.read(type, "web", namespace=namespace)).data["data"] == {"a": "spoilt"}
         await client.apply(wanted, force=True)
         assert (await person.read(type, "web", namespace=namespace)).data["data"] == {"a": "1"}
+
+
+@pytest.mark.kube
+async def test_a_field_that_others_own_now_is_applied_again(kube: KubeServer, namespace: str, tmp_path: Path) -> None:
+    """Its value is as it was applied, but the server no longer counts it as applied."""
+    async with watching(kube, namespace, tmp_path) as (client, person, gated, type):
+        wanted = type.new("web", {"data": {"a": "1"}}, namespace=namespace)
+        await client.apply(wanted, manager=MANAGER, force=True)
+        await client.apply(wanted, manager=MANAGER, force=True)
+        gated.calls.clear()
+        await client.apply(wanted, manager=MANAGER, force=True)
+        assert gated.calls == []
+        for value in ("2", "1"):
+            found = await person.read(type, "web", namespace=namespace)
+            found.data["data"]["a"] = value
+            await person.write(found)
+        with trio.fail_after(20):
+            while not any(method == "PATCH" for method, _ in gated.calls):
+                # Until the stream has brought the change.
+                await client.apply(wanted, manager=MANAGER, force=True)
+        stored = await gated.call("GET", f"/api/v1/namespaces/{namespace}/configmaps/web")
+        [mine] = [each for each in stored["metadata"]["managedFields"] if each["manager"] == MANAGER]
+        assert "f:a" in mine["fieldsV1"]["f:data"]
 
 
 @pytest.mark.kube
@@ -219,6 +250,26 @@ A, B = {"name": "a", "value": "1"}, {"name": "b"}
 )
 def test_an_apply_that_changes_nothing(fields: dict[str, Any], wanted: Any, there: Any, same: bool) -> None:
     assert changes_nothing(fields, wanted, there) is same
+
+
+@pytest.mark.parametrize(
+    ("applied", "there", "same"),
+    [
+        ({"data": {"a": "1"}}, {"data": {"a": "1"}, "status": {"s": 2}}, True),
+        ({"data": {"a": True}}, {"data": {"a": 1}}, False),
+        ({"data": {"a": 1}, "status": {"s": 1}}, {"data": {"a": 1}, "status": {"s": 9}}, False),
+    ],
+)
+def test_last_apply_is_compared_with_what_is_there(applied: Any, there: Any, same: bool) -> None:
+    """By the text of the values, because 1 is True in Python, and with the status if it was applied."""
+    type, verb, known = Program().config_map, Verb("apply", MANAGER), Applied()
+    wanted = type.new("web", applied, namespace="default").message()
+    stored = type.new("web", {"status": {"s": 1}, **applied}, namespace="default").message()
+    found = type.new("web", {"status": {"s": 1}, **there}, namespace="default").message()
+    stored.version, found.version = "1", "2"
+    name = type.name, resource_key(wanted)
+    known.note(name, verb, object_of(type, wanted), stored)
+    assert known.holds(type, name, verb, object_of(type, wanted), found) is same
 
 
 def test_objects_of_one_form_share_what_is_kept_of_them() -> None:

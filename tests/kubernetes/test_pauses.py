@@ -108,3 +108,7 @@ async def test_a_label_of_a_lease_pauses_its_controller(kube: KubeServer, namesp
             assert copies.seen == [("one", True)]
             found = client.get(leases, params={"labelSelector": "headway.dev/paused"}).json()["items"]
             assert found == []
+            assert await pause_controller(engine.client, "sites/copies", "the disks")
+            label(client, "pause", None)
+            label(client, "pause", "network")
+            await until(lambda: reason(engine) == "network")

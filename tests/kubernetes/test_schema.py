@@ -230,7 +230,8 @@ def test_types_that_are_watched_in_some_namespaces_have_their_rights_there() -> 
     }
     for name, of in forms.items():
         watches = [headway.watch(each, headway.mappers.owner()) for each in of]
-        app.controller(manages=service.within(namespace="shop"), watches=watches, writes=[config_map], name=name)(never)
+        writes = [config_map] if name == "one" else []
+        app.controller(manages=service.within(namespace="shop"), watches=watches, writes=writes, name=name)(never)
     read, found = {"get", "list", "watch"}, granted(app)
     assert found["shop", "configmaps"] == {*read, "create", "delete", "patch", "update"}
     assert found["shop", "services"] == {*read, "patch", "update"}
@@ -238,6 +239,9 @@ def test_types_that_are_watched_in_some_namespaces_have_their_rights_there() -> 
     assert found["keys", "secrets"] == found["shop", "secrets"] == found["", "pods"] == found["", "nodes"] == read
     everywhere = [resource for place, resource in found if not place]
     assert sorted(everywhere) == ["events", "namespaces", "nodes", "pods"]
+    # What another controller writes, and does not watch, may be anywhere.
+    app.controller(manages=service.within(namespace="shop"), writes=[config_map], name="four")(never)
+    assert granted(app)["", "configmaps"] == {*read, "create", "delete", "patch", "update"}
 
 
 def test_program_in_one_namespace_has_no_rights_elsewhere() -> None:

@@ -53,11 +53,14 @@ def rights(
     registry, definitions = combine_apps(apps)
     managed, written, places = set[Any](), set[Any](), dict[Any, set[str]]()
     for each in definitions.values():
-        for type in (*each.types, *(each.reads or ())):
+        used = (*each.types, *(each.reads or ()))
+        writes = each.types if each.writes is None else each.writes
+        # What a controller writes and does not read may be anywhere.
+        for type in (*used, *(type for type in writes if type.name not in {other.name for other in used})):
             namespace_of = type.range.namespace if isinstance(type, ScopedType) else "*"
             places.setdefault(type.name, set()).add(namespace_of)
         managed.add(each.manages.name)
-        written.update(type.name for type in (each.types if each.writes is None else each.writes))
+        written.update(type.name for type in writes)
     uses = [
         Use(
             "" if type.name.group == CORE else type.name.group,

@@ -63,7 +63,7 @@ def changes_nothing(fields: Mapping[str, Any], wanted: object, there: object) ->
     """
     inner = {key: each for key, each in fields.items() if key != "."}
     if not inner:
-        return _json(wanted) == _json(there)
+        return json_text(wanted) == json_text(there)
     if isinstance(wanted, Mapping) and isinstance(there, Mapping):
         # An empty mapping that is not stored is still owned.
         return inner.keys() == {f"f:{name}" for name in wanted} and all(
@@ -94,12 +94,14 @@ def _names(key: str, item: object, defaults: Mapping[str, Any]) -> bool:
     """Return True if a key of a set of fields stands for an item of a list: by its keys, or its value."""
     what, _, text = key.partition(":")
     if what == "k" and isinstance(item, Mapping):
-        return all(_json(item.get(name, defaults.get(name))) == _json(each) for name, each in json.loads(text).items())
-    return what == "v" and _json(json.loads(text)) == _json(item)
+        return all(
+            json_text(item.get(name, defaults.get(name))) == json_text(each) for name, each in json.loads(text).items()
+        )
+    return what == "v" and json_text(json.loads(text)) == json_text(item)
 
 
-def _json(value: object) -> str:
-    # In Python, 1 is True and 1.0.
+def json_text(value: object) -> str:
+    """Return a text for comparisons. In Python, 1 is True and 1.0."""
     return json.dumps(value, sort_keys=True)
 
 

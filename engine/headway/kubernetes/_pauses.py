@@ -23,11 +23,18 @@ from headway.kubernetes._types import KubernetesType
 from headway.kubernetes._watch import TypeWatch
 from headway.kubernetes._watched import Watched
 from headway.pauses import PAUSE, is_of_pauses, pause_name
-from headway.resource import Position, Within, pb, position
+from headway.resource import Key, Position, Within, pb, position
 
 PAUSED = "headway.dev/paused"
 _REASON = "headway.dev/pause-reason"
 _LEASE = KubernetesType("coordination.k8s.io", "v1", "Lease", Manifest, metadata_only=True)
+
+
+class _WatchedPauses(Watched):
+    @override
+    def key_of(self, meta: Mapping[str, Any]) -> Key:
+        # Pauses have no namespace.
+        return ("", "", meta["name"])
 
 
 class WithPauses(Wrapper):
@@ -56,7 +63,7 @@ class WithPauses(Wrapper):
         known = position(request.known) or resume
         if known is not None and known.store_id != store_id:
             raise StoreChanged(f"the cluster is now {store_id}, no longer {known.store_id}")
-        watched = Watched(_LEASE, Within("*", cluster.namespace))
+        watched = _WatchedPauses(_LEASE, Within("*", cluster.namespace))
         watched.params = {"labelSelector": PAUSED}
         revision = None if resume is None else resume.revision
         watch = TypeWatch(cluster.server, watched, _pause, store_id, resume=revision)
@@ -109,10 +116,10 @@ class WithPauses(Wrapper):
 
 
 def _pause(object: dict[str, Any], _deleted: bool) -> pb.Resource:
-    """Return a labeled Lease as a pause. The value of the label is the reason, unless an annotation has one."""
+    """Return a labeled Lease as a pause. The label is the reason. If it is "true", an annotation has the reason."""
     meta = object["metadata"]
     notes, label = meta.get("annotations") or {}, (meta.get("labels") or {}).get(PAUSED, "")
-    pause = Pause(controller=_controller(meta), reason=notes.get(_REASON) or ("" if label == "true" else label))
+    pause = Pause(controller=_controller(meta), reason=notes.get(_REASON, "") if label == "true" else label)
     made = PAUSE.new("pause", pause).message()
     assert made.id is not None
     made.id.name, made.id.uid, made.version = meta["name"], meta["uid"], meta["resourceVersion"]

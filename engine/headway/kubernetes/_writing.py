@@ -10,9 +10,10 @@ import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import trio
+
 from headway.api import Call, of_call
 from headway.errors import Conflict, Fenced, FieldConflict, InvalidArgument, NotFound, WrongUid
-from headway.kubernetes._applied import is_same
 from headway.kubernetes._cluster import Cluster, not_found
 from headway.kubernetes._events import Events
 from headway.kubernetes._json import apply_text
@@ -225,9 +226,11 @@ class Writing:
         id, object = resource.id, object_of(type, resource)
         await self._complete_owner(object)
 
-        def remember(reply: pb.WriteResponse, applied: pb.Resource | None = None) -> pb.WriteResponse:
-            assert reply.resource is not None
-            if applied is None or is_same(type, applied, reply.resource):
+        def remember(made: dict[str, Any], version: str = "") -> pb.WriteResponse:
+            # Reading the answer takes the fields and their managers out of it.
+            settled = self._cluster.applied.is_settled(type, verb, object, made)
+            reply = self._written(type, made, version)
+            if reply.resource is not None and (settled or reply.unchanged):
                 self._cluster.applied.note(key, verb, object, reply.resource)
             return reply
 
@@ -238,12 +241,10 @@ class Writing:
                 self._check_whole(type)
                 sent = Sent(type, id, "", object, verb.manager)
                 made = await self._send(fence, sent, "POST", id_path(type, collection_of(id)), object, verb.manager)
-                created = resource_of(type, {**made}, self._cluster.type_of_object)
                 with self._unresolved.following(fence, sent):
                     # The defaults that the server has filled in belong to nobody.
                     made = await self._own_created(fence, type, made, verb.manager, object)
-                # What others have changed meanwhile was not applied.
-                return remember(self._written(type, made), created)
+                return remember(made)
             assert known.id is not None
             if id.uid and known.id.uid != id.uid:
                 raise not_found(type, id)
@@ -263,12 +264,14 @@ class Writing:
             if owned is not made:
                 # What it owned by other writes is removed only by another apply.
                 raise Conflict(f"{resource_id(id)} is applied once more")
-            return remember(self._written(type, made, version))
+            return remember(made, version)
 
         key = type.name, resource_key(resource)
         known = self._cluster.find(type, key[1])
         same = known is not None and known.id is not None and id.uid in ("", known.id.uid)
         if known is not None and same and self._cluster.applied.holds(type, key, verb, object, known):
+            # A loop of applies that need no call must let others run.
+            await trio.lowlevel.checkpoint()
             at = self._position(int(known.version))
             return pb.WriteResponse(resource=known, position=at, unchanged=True)
         return await self._try(type, id, apply, creates=True)
