@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import IO
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
 
 import click
 import yaml
 
-from headway.base import plain
+from headway.base import plain, repr_text
 from headway.cli._exits import Exit, Usage
 from headway.cli._named import apps_at
 from headway.cli._output import Details, json_text
@@ -22,11 +23,10 @@ def show_crd_diff(old: IO[str], app: str, webhooks_at: str | None, output: Detai
     Exits with 7 if there is something.
     """
     try:
-        read = [each for each in yaml.safe_load_all(old) if each]
+        read = [(f"document {number}", each) for number, each in enumerate(yaml.safe_load_all(old), 1) if each]
     except yaml.YAMLError as error:
         raise Usage(f"{old.name} is not YAML: {error}") from error
-    listed = [item for each in read for item in (each.get("items") or [each])]
-    before = {each["metadata"]["name"]: each for each in listed if each.get("kind") == "CustomResourceDefinition"}
+    before = {each["metadata"]["name"]: each for each in _definitions(old.name, read)}
     if not before:
         raise Usage(f"{old.name} has no CustomResourceDefinition: give what `kubectl get crd -o yaml` prints")
     try:
@@ -48,3 +48,15 @@ def show_crd_diff(old: IO[str], app: str, webhooks_at: str | None, output: Detai
             click.echo("no differences")
     if problems:
         sys.exit(Exit.DIFFERENT)
+
+
+def _definitions(file: str, read: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the CustomResourceDefinitions among documents and the items of lists. Raises Usage for other things."""
+    for place, each in read:
+        if not isinstance(each, dict):
+            raise Usage(f"{file}, {place}: {repr_text(each)} must be an object with a kind, as kubectl prints it")
+        items = each.get("items")
+        if items:
+            yield from _definitions(file, ((f"{place}, items[{index}]", item) for index, item in enumerate(items)))
+        elif each.get("kind") == "CustomResourceDefinition":
+            yield each

@@ -14,7 +14,7 @@ from headway.kubernetes._crd import Names, Scale, Version, crd_of
 from headway.kubernetes._json import body_of, payload_of
 from headway.kubernetes._manifest import Manifest, dumped, manifest
 from headway.kubernetes._schema import Hints
-from headway.protobuf import REDACTED, Payload, decode, encode, named_if_declared
+from headway.protobuf import REDACTED, Payload, decode, encode, named_if_declared, redacted
 from headway.resource import Hooks, Resource, ResourceType, Scope, ScopedType, quoted
 
 T = TypeVar("T", bound=Payload)
@@ -151,12 +151,12 @@ class KubernetesType(ResourceType[T], Generic[T]):
 
     def document(self, metadata: Mapping[str, str], data: T, *, redacts: bool) -> Mapping[str, Any]:
         """Return a manifest as the mapping that it is. What a Secret holds is left out if asked."""
-        made: dict[str, Any] = {"data": data.body} if isinstance(data, Manifest) else {}
-        if redacts and self.kind == (CORE, "Secret"):
-            made["metadata"] = {key: value for key, value in metadata.items() if key != _LAST_APPLIED}
-            for name in made.get("data", {}).keys() & {"data", "stringData"}:
-                made["data"] = {**made["data"], name: dict.fromkeys(made["data"][name] or (), REDACTED)}
-        return made
+        if not redacts or self.kind != (CORE, "Secret"):
+            return {"data": data.body} if isinstance(data, Manifest) else {}
+        # By the names in the object: a class may give its fields others.
+        body = self.body_of(encode(redacted(data)))
+        body |= {name: dict.fromkeys(body[name] or (), REDACTED) for name in body.keys() & {"data", "stringData"}}
+        return {"data": body, "metadata": {key: value for key, value in metadata.items() if key != _LAST_APPLIED}}
 
     def payload_of(self, body: dict[str, Any]) -> bytes:
         """Return the encoded payload of an object's fields but apiVersion, kind and metadata."""

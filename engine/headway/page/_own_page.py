@@ -18,7 +18,7 @@ from headway.kubernetes import Manifest
 from headway.page._host import PageHost
 from headway.page._parts import CalledParts
 from headway.page._serving import served
-from headway.resource import Registry, Scope, is_builtin, pb
+from headway.resource import Registry, ResourceType, Scope, is_builtin, pb
 from headway.rpc import Services, is_loopback
 from headway.why import ObserveService, observer_of
 
@@ -54,8 +54,7 @@ async def open_page(engine: Engine, *apps: App, http: str, http_writes: bool = F
         registry,
         CalledParts(api),
         writes=http_writes,
-        # Manifests have no editor, because no schema of theirs is known here.
-        lacks=["events", "quotas", *(str(each.name) for each in registry if issubclass(each.payload, Manifest))],
+        lacks=["events", "quotas", *(str(each.name) for each in registry if not _has_editor(each))],
         report=engine._report,
     )
     services = Services(_Resources(api, registry), LeaseApi.over(channel), ObserveService(observe, registry))
@@ -74,6 +73,11 @@ def check_own_page(http: str) -> None:
             f"{http}: others can reach this address, and see what the program may read. Use 127.0.0.1, which "
             "`kubectl port-forward` reaches"
         )
+
+
+def _has_editor(type: ResourceType[Any]) -> bool:
+    """Return False for manifests, because no schema of theirs is known here, and for Secrets, which are not shown."""
+    return not issubclass(type.payload, Manifest) and type.kind != ("core", "Secret")
 
 
 class _Resources(Wrapper):
