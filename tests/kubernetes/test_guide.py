@@ -327,12 +327,21 @@ def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "no differences\n"), done.stdout + done.stderr
 
 
-def test_a_file_without_crds_is_no_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "error"),
+    [
+        ("{kind: Role, metadata: {name: a}}", "has no CustomResourceDefinition"),
+        ("{kind: Role}\n---\nnot an object", "old.yaml, document 2: 'not an object' must be an object with a kind"),
+        ("{kind: List, items: [{kind: Role}, 7]}", "old.yaml, document 1, items[1]: 7 must be an object with a kind"),
+        ("{kind: CustomResourceDefinition}", "old.yaml, document 1: metadata.name is required"),
+    ],
+)
+def test_a_file_without_crds_is_no_answer(tmp_path: Path, old: str, error: str) -> None:
     (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
-    (tmp_path / "old.yaml").write_text("{kind: Role, metadata: {name: a}}")
+    (tmp_path / "old.yaml").write_text(old)
     command = [sys.executable, "-m", "headway.cli", "schema", "diff", "websites:app", "--kubernetes", "old.yaml"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, "has no CustomResourceDefinition" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, error in done.stderr) == (2, True), done.stderr

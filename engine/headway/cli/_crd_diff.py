@@ -51,12 +51,13 @@ def show_crd_diff(old: IO[str], app: str, webhooks_at: str | None, output: Detai
 
 
 def _definitions(file: str, read: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the CustomResourceDefinitions among documents and the items of lists. Raises Usage for other things."""
+    """Yield the CustomResourceDefinitions among documents and items of lists. Raises Usage for what is no object."""
     for place, each in read:
         if not isinstance(each, dict):
             raise Usage(f"{file}, {place}: {repr_text(each)} must be an object with a kind, as kubectl prints it")
-        items = each.get("items")
-        if items:
+        if isinstance(items := each.get("items"), list):
             yield from _definitions(file, ((f"{place}, items[{index}]", item) for index, item in enumerate(items)))
         elif each.get("kind") == "CustomResourceDefinition":
+            if not isinstance(each.get("metadata"), dict) or "name" not in each["metadata"]:
+                raise Usage(f"{file}, {place}: metadata.name is required, such as websites.example.org")
             yield each
