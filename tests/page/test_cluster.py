@@ -73,3 +73,10 @@ async def test_values_of_a_secret_with_a_message_class_are_left_out() -> None:
         assert [each["name"] for each in found.json()["rows"]] == ["login"]
         assert "canary" not in found.text
         assert "core.v1.Secret" in visitor.session["lacks"]
+
+
+async def test_kind_that_is_not_registered_is_not_found() -> None:
+    async with shown(Reading(), Program(), http_writes=True) as (_, visitor):
+        answer = await visitor.change("DELETE", "/page/api/example.org/v1/absent/a")
+        assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+        assert "no type is registered at this path" in answer.json()["message"]

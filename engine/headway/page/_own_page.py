@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from headway.api import Call, LeaseApi, ResourceApi, Wrapper
+from headway.api import Call, LeaseApi, ResourceApi, StoreApi, Wrapper
 from headway.base import block_nursery
 from headway.controller import App
 from headway.engine import Engine, Network
@@ -57,7 +57,8 @@ async def open_page(engine: Engine, *apps: App, http: str, http_writes: bool = F
         lacks=["events", "quotas", *(str(each.name) for each in registry if not _has_editor(each))],
         report=engine._report,
     )
-    services = Services(_Resources(api, registry), LeaseApi.over(channel), ObserveService(observe, registry))
+    observing = ObserveService(observe, registry)
+    services = Services(_Resources(api, registry), LeaseApi.over(channel), StoreApi.over(channel), observing)
     async with (
         block_nursery() as nursery,
         served(page, network, engine._report, services, nursery, json_api=False) as (address, _),

@@ -47,9 +47,10 @@ export function retryButton(controller, ref, label = "Retry now") {
 }
 
 function path(ref, query = {}) {
-  const [group, version, name] = ref.type.split(".");
+  // A group may have dots.
+  const [name, version, ...group] = ref.type.split(".").reverse();
   const units = { ...(ref.partition && { partition: ref.partition }), ...(ref.namespace && { namespace: ref.namespace }), ...query };
-  return "/page/api/" + [group, version, name.toLowerCase(), ref.name].map(encodeURIComponent).join("/") + "?" + new URLSearchParams(units);
+  return "/page/api/" + [group.reverse().join("."), version, name.toLowerCase(), ref.name].map(encodeURIComponent).join("/") + "?" + new URLSearchParams(units);
 }
 
 export function deleteButton(ref, resource) {
