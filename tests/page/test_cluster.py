@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import httpx
+import pytest
 
 import headway
 from headway import field, kubernetes
+from headway.errors import NotFound
 from headway.page import open_page
 from headway.testing.kubernetes import ModelCluster, ModelServer
-from tests.kubernetes.connected import Program
-from tests.kubernetes.test_on_model import running
+from tests.kubernetes.connected import GROUP, Program, Spec, Website
+from tests.kubernetes.test_on_model import DEPLOYMENTS, MAPS, running
 from tests.page.kit import PATIENCE, Visitor
 
 
@@ -80,3 +82,38 @@ async def test_kind_that_is_not_registered_is_not_found() -> None:
         answer = await visitor.change("DELETE", "/page/api/example.org/v1/absent/a")
         assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
         assert "no type is registered at this path" in answer.json()["message"]
+
+
+async def test_what_an_object_owns_is_found_by_its_metadata_alone() -> None:
+    """A tab asks for it again and again. A program gets the payloads."""
+    server, program = Reading(), Program()
+    event = kubernetes.resource(program.app, GROUP, "v1", "Event", Website)
+    for definition in kubernetes.crds(program.app):
+        await server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=definition)
+    async with shown(server, program) as (client, visitor):
+        owner = await client.write(program.config_map.new("owner", {"data": {"big": "1"}}, namespace="default"))
+        body = {"data": {"big": "2"}}
+        await client.write(program.config_map.new("owned", body, namespace="default", owner=owner))
+        await client.write(event.new("seen", Website(spec=Spec(image="web:1")), namespace="default", owner=owner))
+        server.lists.clear()
+        query = "type=core.v1.ConfigMap&partition=default&namespace=default&name=owner"
+        found = (await visitor.http.get(f"/page/relatives?{query}")).json()
+        assert [each["name"] for each in found["owned"]] == ["owned"]
+        assert [each["data"] for each in found["events"]] == [{"spec": {"image": "web:1"}}]
+        for path in (MAPS, DEPLOYMENTS):
+            assert server.lists[path].startswith("application/json;as=PartialObjectMetadataList;")
+        (owned,) = [each for each in await client.list_by_owner(owner) if each.type is program.config_map]
+        assert owned.data.body == body
+
+
+async def test_type_that_the_cluster_does_not_have_hides_no_relative_but_is_an_error_of_a_program() -> None:
+    program = Program()
+    kubernetes.builtin(program.app, "example.org/v1", "Absent")
+    async with shown(Reading(), program) as (client, visitor):
+        owner = await client.write(program.config_map.new("owner", namespace="default"))
+        await client.write(program.config_map.new("owned", namespace="default", owner=owner))
+        query = "type=core.v1.ConfigMap&partition=default&namespace=default&name=owner"
+        found = (await visitor.http.get(f"/page/relatives?{query}")).json()
+        assert [each["name"] for each in found["owned"]] == ["owned"]
+        with pytest.raises(NotFound):
+            await client.list_by_owner(owner)

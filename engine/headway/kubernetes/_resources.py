@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -11,16 +11,12 @@ import trio
 from typing_extensions import override
 
 from headway.api import Call, ResourceApi, Stream
-from headway.errors import (
-    InvalidArgument,
-    NotFound,
-    StoreChanged,
-)
+from headway.errors import InvalidArgument, NotFound, PermissionDenied, StoreChanged
 from headway.kubernetes._cluster import Cluster, not_found
 from headway.kubernetes._objects import resource_of
 from headway.kubernetes._types import KubernetesType
 from headway.kubernetes._watch import TypeWatch
-from headway.kubernetes._watched import Watched
+from headway.kubernetes._watched import METADATA_LIST, Watched
 from headway.kubernetes._writing import Writing
 from headway.resource import (
     EVENT,
@@ -57,13 +53,17 @@ class Resources(Writing, ResourceApi):
     @override
     async def list(self, call: Call, request: pb.ListRequest, /) -> pb.ListResponse:
         """Return the resources of a type, or one page of them."""
+        return await self._listed(request)
+
+    async def _listed(self, request: pb.ListRequest, accept: str = "") -> pb.ListResponse:
         type = self._cluster.type_of(request.type)
         range = self._cluster.range(request.tenancy, request.name_prefix, request.metadata_filter)
         watched = Watched(type, range)
         params = {**watched.params, "limit": str(request.page_size or 500), "continue": request.page_token}
+        accept = accept or type.accept("List")
         resources: list[pb.Resource] = []
         while True:
-            found = await self._cluster.server.call("GET", watched.path, params=params, accept=type.accept("List"))
+            found = await self._cluster.server.call("GET", watched.path, params=params, accept=accept)
             made = [resource_of(type, each, self._cluster.type_of_object) for each in found.get("items") or ()]
             resources += [each for each in made if range.matches(resource_key(each))]
             params["continue"] = found["metadata"].get("continue", "")
@@ -78,8 +78,12 @@ class Resources(Writing, ResourceApi):
 
     @override
     async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest, /) -> pb.ListByOwnerResponse:
-        """Return the resources of the program's types that an object owns as their controller."""
-        owner = request.owner
+        """Return the resources of the program's types that an object owns as their controller.
+
+        A call with ``view`` in its metadata is for a person: payloads are read of events alone, and a type that the
+        program may not list, or that the cluster does not have, hides no other.
+        """
+        owner, view = request.owner, "view" in call.metadata
         if owner is None or not owner.uid:
             raise InvalidArgument("owner must be an id with a uid")
         found: list[pb.Resource] = []
@@ -87,10 +91,12 @@ class Resources(Writing, ResourceApi):
         kinds = {each.kind: each for each in self._cluster.registry if isinstance(each, KubernetesType)}
         for type in kinds.values():
             tenancy = owner.tenancy if type.tenancy.namespace else None
-            listed = await self.list(call, pb.ListRequest(type=type.message, tenancy=tenancy))
-            assert listed.position is not None
-            revision = listed.position.revision
-            found += [each for each in listed.resources if each.owner is not None and each.owner.uid == owner.uid]
+            accept = METADATA_LIST if view and type.name.kind != EVENT.name.kind else ""
+            with suppress(*((PermissionDenied, NotFound) if view else ())):
+                listed = await self._listed(pb.ListRequest(type=type.message, tenancy=tenancy), accept)
+                assert listed.position is not None
+                revision = listed.position.revision
+                found += [each for each in listed.resources if each.owner is not None and each.owner.uid == owner.uid]
         return pb.ListByOwnerResponse(resources=found, position=self._position(revision))
 
     @override

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from typing_extensions import override
@@ -12,13 +12,13 @@ from headway.api import Call, LeaseApi, ResourceApi, StoreApi, Wrapper
 from headway.base import block_nursery
 from headway.controller import App
 from headway.engine import Engine, Network
-from headway.errors import InvalidArgument, NotFound, PermissionDenied
+from headway.errors import InvalidArgument
 from headway.http import host_and_port
 from headway.kubernetes import Manifest
 from headway.page._host import PageHost
 from headway.page._parts import CalledParts
 from headway.page._serving import served
-from headway.resource import Registry, ResourceType, Scope, is_builtin, pb
+from headway.resource import ResourceType, is_builtin, pb
 from headway.rpc import Services, is_loopback
 from headway.why import ObserveService, observer_of
 
@@ -58,7 +58,7 @@ async def open_page(engine: Engine, *apps: App, http: str, http_writes: bool = F
         report=engine._report,
     )
     observing = ObserveService(observe, registry)
-    services = Services(_Resources(api, registry), LeaseApi.over(channel), StoreApi.over(channel), observing)
+    services = Services(_Resources(api), LeaseApi.over(channel), StoreApi.over(channel), observing)
     async with (
         block_nursery() as nursery,
         served(page, network, engine._report, services, nursery, json_api=False) as (address, _),
@@ -82,26 +82,9 @@ def _has_editor(type: ResourceType[Any]) -> bool:
 
 
 class _Resources(Wrapper):
-    """The resources of a cluster. What an object owns is listed as far as the program may list it."""
-
-    def __init__(self, api: ResourceApi, registry: Registry) -> None:
-        super().__init__(api)
-        self._api = api
-        self._registry = registry
+    """The resources of a cluster. Of what an object owns, a page shows the names, as far as the program may list it."""
 
     @override
     async def unary(self, path: str, answer: Callable[[Call, Any], Awaitable[Any]], call: Call, request: Any) -> Any:
-        if isinstance(request, pb.ListByOwnerRequest):
-            return await self._list_by_owner(call, request)
-        return await answer(call, request)
-
-    async def _list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
-        found: list[pb.Resource] = []
-        owner = request.owner or pb.Id()
-        for type in {each.kind: each for each in self._registry}.values():
-            within = owner.tenancy if type.scope is Scope.NAMESPACE else None
-            # One that it may not list, or that the cluster does not have, hides no other.
-            with suppress(PermissionDenied, NotFound):
-                listed = await self._api.list(call, pb.ListRequest(type=type.message, tenancy=within))
-                found += [each for each in listed.resources if each.owner is not None and each.owner.uid == owner.uid]
-        return pb.ListByOwnerResponse(resources=found)
+        is_view = isinstance(request, pb.ListByOwnerRequest)
+        return await answer(Call({"view": "relatives"}) if is_view else call, request)
