@@ -12,7 +12,9 @@ import trio
 import headway
 from headway.engine import Engine
 from headway.kubernetes._leases import NAME, object_name
+from headway.kubernetes._pauses import _LEASE, _pause, _WatchedPauses
 from headway.pauses import ControllerPaused, pause_controller, resume_controller
+from headway.resource import Within, resource_key
 from tests.helpers.kube_server import KubeServer
 from tests.kubernetes.connected import Program, running
 from tests.kubernetes.test_kube_contract import until
@@ -112,3 +114,10 @@ async def test_a_label_of_a_lease_pauses_its_controller(kube: KubeServer, namesp
             label(client, "pause", None)
             label(client, "pause", "network")
             await until(lambda: reason(engine) == "network")
+
+
+def test_pause_has_the_key_by_which_its_stream_is_asked() -> None:
+    """Otherwise a barrier of that stream waits in vain for what it has delivered."""
+    meta = {"name": "sites.copies", "namespace": "web", "uid": "u", "resourceVersion": "1"}
+    watched = _WatchedPauses(_LEASE, Within("*", "web"))
+    assert watched.key_of(meta) == resource_key(_pause({"metadata": meta}, False))
