@@ -43,7 +43,8 @@ class Applied:
 
         It may: an apply of an empty list removes a list, and the next one stores an empty one.
         """
-        fields = applied_by(made["metadata"].get("managedFields") or (), type.api_version).get(verb.manager)
+        managed = made["metadata"].get("managedFields") or ()
+        fields = applied_by(managed, type.api_version, verb.manager).get(verb.manager)
         return fields is not None and changes_nothing(fields, _applied_part(object), _applied_part(made))
 
     def saw(self, type: KubernetesType[Any], name: Name, meta: Mapping[str, Any], *, deleted: bool) -> None:

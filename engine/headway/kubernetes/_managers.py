@@ -39,12 +39,17 @@ def taken_over(
     ]
 
 
-def applied_by(managed: Iterable[Mapping[str, Any]], api_version: str) -> dict[str, Any]:
-    """Return the fields that each controller owns by apply, of those that own none by other writes."""
+def applied_by(managed: Iterable[Mapping[str, Any]], api_version: str, beside: str = "") -> dict[str, Any]:
+    """Return the fields that each controller owns by apply, of those that own none by other writes.
+
+    Args:
+        beside: a manager that need not be a controller.
+    """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for each in managed:
         # A controller is called APP/NAME.
-        if "/" in (manager := each.get("manager") or "") and not each.get("subresource"):
+        manager = each.get("manager") or ""
+        if ("/" in manager or manager == beside != "") and not each.get("subresource"):
             found.setdefault(manager, []).append(each)
     return {
         manager: each["fieldsV1"]
