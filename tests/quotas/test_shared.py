@@ -132,6 +132,21 @@ async def _found_quota(store: Backend) -> pb.Resource:
     return found
 
 
+@pytest.mark.parametrize("between", ["nothing", "fence", "lease"])
+async def test_commit_of_no_resource_hides_no_use(url: str, between: str) -> None:
+    """An engine that raises a fence or acquires a lease has not counted what others have stored before it."""
+    async with open_keeping(url) as here, open_keeping(url) as there:
+        await put(there, thing("a"))
+        await put(here, quota(resources=2))
+        await put(here, thing("b"))
+        for store in (here, there):
+            if between == "fence":
+                await store.raise_fence("c", "", 0, 0)
+            elif between == "lease":
+                await store.acquire_lease(f"l{store is here}", "web-1", 60.0)
+            await refused(QuotaExceeded, put(store, thing("c")), "a creation above the quota")
+
+
 async def test_use_is_counted_anew_by_an_engine_that_opens_the_store(url: str) -> None:
     """The store does not hold it, so a restart cannot make it wrong."""
     async with open_keeping(url) as store:

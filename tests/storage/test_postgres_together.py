@@ -5,8 +5,10 @@ import trio
 import trio.testing
 
 from headway.storage import PostgresBackend
+from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
 from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, thing
+from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.postgres_server import PostgresServer
 
 
@@ -64,3 +66,22 @@ async def test_engines_see_the_commits_of_each_other_in_one_order(postgres: Post
             await reader.until(head)
         assert readers[0].held == readers[1].held == readers[2].held
         assert len(await names(three)) == len(readers[0].held) == 120
+
+
+async def test_rules_that_begin_anew_read_no_history(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be long, and the transaction has the lock of the store."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        keep_quotas(store)
+        await put(store, quota(resources=10))
+        since = store._use().sql.since
+        usual, asked = Connection.ask, list[str]()
+
+        async def ask(self: Connection, *statements: Statement) -> list[Rows]:
+            asked.extend(each for each, _ in statements)
+            return await usual(self, *statements)
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        await put(store, thing("a"))
+        assert since not in asked
+        await put(store, thing("b"))
+        assert since in asked

@@ -85,9 +85,13 @@ class RulesFollower:
         """True if there is any rule."""
         return bool(self.rules.kinds)
 
-    def asks(self) -> Statement:
-        """Return the statement for what the rules have not followed. Run it in a transaction that has the lock."""
-        return self._sql.since, {**self._of(), "after": self._at[1], "active": self.rules.active}
+    def asks(self) -> list[Statement]:
+        """Return the statement for what the rules have not followed. Run it in a transaction that has the lock.
+
+        There is none if they have followed nothing: they begin with what is stored, and need no history.
+        """
+        asked = {**self._of(), "after": self._at[1], "active": self.rules.active}
+        return [(self._sql.since, asked)] if self._at[0] else []
 
     async def catch_up(self, connection: Connection, session: str, revision: int, floor: int, since: Rows) -> None:
         """Let the rules follow up to a revision, which is the last one, in a transaction that has the lock.
@@ -158,7 +162,12 @@ class RulesFollower:
         self.rules.claims(asked)
         self.rules.follow(asked)
 
-    def made(self, session: str, revision: int, changed: Iterable[tuple[Kind, Key]]) -> None:
-        """Note that a transaction is stored, up to a revision, with all that the rules have followed."""
-        # A new quota needs what is stored now.
-        self._at = ("", 0) if any(kind in self.rules.kinds for kind, _ in changed) else (session, revision)
+    def made(self, session: str, before: int, revision: int, changed: Iterable[tuple[Kind, Key]]) -> None:
+        """Note that a transaction is stored, up to a revision, with all that the rules have followed.
+
+        Args:
+            before: the last revision before it. A transaction that changes no resources has not caught up with that.
+        """
+        if self._at == (session, before):
+            # A new quota needs what is stored now.
+            self._at = ("", 0) if any(kind in self.rules.kinds for kind, _ in changed) else (session, revision)

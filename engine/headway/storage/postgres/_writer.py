@@ -189,7 +189,7 @@ class Writer:
                         raise OutcomeUnknown(f"{self._where} has warned about a commit: {'; '.join(self._warnings)}")
                 else:
                     await connection.ask((sql.ROLLBACK, {}))
-            self._rules.made(session, state.revision, (each.place for each in state.changes))
+            self._rules.made(session, before, state.revision, (each.place for each in state.changes))
         finally:
             if not connection.is_idle:
                 connection.drop()
@@ -209,11 +209,11 @@ class Writer:
         owners = [uid for each in requests for uid in each.owners]
         controllers = list({scope[0] for each in requests for scope in each.scopes})
         rules = self._rules if self._rules.wanted and any(each.changed or each.counts for each in requests) else None
-        asked: list[Statement] = [(sql.BEGIN, {}), (s.lock, {})]
-        if rules is not None:
-            asked.append(rules.asks())
+        since_asked = rules.asks() if rules is not None else []
+        asked: list[Statement] = [(sql.BEGIN, {}), (s.lock, {}), *since_asked]
+        if rules is not None and rules.rules.active and places:
             # A rule may look at what a change replaces.
-            asked += [(s.read, sql.places(places))] if places and rules.rules.active else []
+            asked.append((s.read, sql.places(places)))
         if places:
             asked.append((s.look, sql.places(places)))
         if controllers:
@@ -225,7 +225,7 @@ class Writer:
         self._reached(revision)
         state = State(revision, term_floor)
         if rules is not None:
-            since = found.pop(0)
+            since = found.pop(0) if since_asked else []
             old = found.pop(0) if places and active else []
             await rules.catch_up(connection, session, revision, floor, since)
             if rules.rules.active and not active and places:
