@@ -14,7 +14,15 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, RemoteError, Unavailable, WriteRejected
+from headway.errors import (
+    HeadwayError,
+    InvalidArgument,
+    OutcomeUnknown,
+    RemoteError,
+    StoreUnusable,
+    Unavailable,
+    WriteRejected,
+)
 from headway.resource import Kind, Position
 from headway.storage import Fence, PostgresBackend, StoreMismatch, Within
 from headway.storage.postgres import _follow, _schema, _session
@@ -159,7 +167,15 @@ async def test_frozen_engine_holds_up_nobody(server: PostgresServer, monkeypatch
 
 @pytest.mark.parametrize(
     ("code", "error"),
-    [("53100", WriteRejected), ("40001", Unavailable), ("55P03", Unavailable), ("57014", Unavailable)],
+    [
+        ("53100", WriteRejected),
+        ("40001", Unavailable),
+        ("55P03", Unavailable),
+        ("57014", Unavailable),
+        ("XX000", Unavailable),
+        ("P0001", Unavailable),
+        ("42501", StoreUnusable),
+    ],
 )
 async def test_failed_statement_of_a_commit_has_written_nothing(
     server: PostgresServer, code: str, error: type[HeadwayError]
@@ -217,16 +233,17 @@ async def test_full_disk_rejects_writes_until_there_is_room(server: PostgresServ
     server.sql(f"DROP SCHEMA {schema} CASCADE")
 
 
+@pytest.mark.parametrize("code", ["53100", "40P01", "55P03", "XX000"])
 async def test_follower_goes_on_when_it_cannot_delete_history(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk does not end the store."""
+    """A full disk does not end the store, nor does another error that may pass."""
     monkeypatch.setattr(_follow, "TRIM_STEP", 1)
     async with PostgresBackend(server.new_url(), max_changes=1) as store:
         schema = store._address.schema
         server.sql(
             f"CREATE FUNCTION {schema}.fail() RETURNS trigger LANGUAGE plpgsql AS"
-            " $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;"
+            f" $$ BEGIN RAISE EXCEPTION 'it fails' USING ERRCODE = '{code}'; END $$;"
             f"CREATE TRIGGER fail BEFORE DELETE ON {schema}.history EXECUTE FUNCTION {schema}.fail()"
         )
         for name in "abc":
@@ -330,15 +347,35 @@ async def test_calls_are_canceled_at_every_step(server: PostgresServer) -> None:
 
 
 async def test_settings_of_a_user_change_no_promise(server: PostgresServer) -> None:
-    """Commits are on the disk before they are acknowledged, and a time zone makes no other server."""
+    """Commits are on the disk before they are acknowledged, and a time zone makes no other server.
+
+    Nothing fails because another statement is under way.
+    """
     url = server.new_url()
     zone = f"{url}&options=-c%20timezone%3DAsia/Tokyo%20-c%20synchronous_commit%3Doff"
+    zone += "%20-c%20lock_timeout%3D1%20-c%20default_transaction_isolation%3Dserializable"
     async with PostgresBackend(url) as one, PostgresBackend(zone) as other:
         for name, store in (("a", one), ("b", other)):
             await fill(store)
             await put(store, thing(name))
-            assert await store._use().readers.ask(("SHOW synchronous_commit", {})) == [[("on",)]]
+            for name, value in (
+                ("synchronous_commit", "on"),
+                ("lock_timeout", "0"),
+                ("transaction_isolation", "read committed"),
+            ):
+                assert await store._use().readers.ask((f"SHOW {name}", {})) == [[(value,)]]
         assert not one.counts["other servers"] + other.counts["other servers"]
+
+
+async def test_notification_of_another_program_ends_nothing(server: PostgresServer) -> None:
+    """Anyone who may connect to the database can send one."""
+    async with PostgresBackend(server.new_url()) as store:
+        for number, payload in enumerate(("x", "\u0663", "9" * 25, "9" * 5000)):
+            server.sql(f"SELECT pg_notify('{store._use().sql.channel}', '{payload}')")
+            position = await put(store, thing(f"n{number}"))
+            with trio.fail_after(5):
+                await store._use().until_reached(store._use().history, position.revision)
+        assert not store.counts["followers ended"]
 
 
 async def replaced(store: PostgresBackend) -> None:

@@ -106,7 +106,7 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
         await trio.lowlevel.wait_readable(self.pgconn.socket)
         self.pgconn.consume_input()
         while (each := self.pgconn.notifies()) is not None:
-            self._heard.add(each.extra.decode())
+            self._heard.add(each.extra.decode(errors="replace"))
 
     @property
     def is_idle(self) -> bool:
@@ -287,11 +287,12 @@ def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayErr
         return StoreUnusable(f"the store at {where} is of another program: {text}")
     if isinstance(error, pg_errors.ReadOnlySqlTransaction):
         return Unavailable(f"{where} accepts no writes: {text}")
-    if error.sqlstate[:2] in ("40", "55", "57"):
-        return Unavailable(f"{where} has given up: {text}. Nothing was written")
+    if error.sqlstate[:2] in ("0A", "42"):
+        return StoreUnusable(f"{where} cannot do it: {text} (SQLSTATE {error.sqlstate})")
     if error.sqlstate[:2] in ("53", "58"):
         return WriteRejected(f"{where} could not write: {text}. Nothing was written")
-    return StoreUnusable(f"{where} has answered with an error: {text} (SQLSTATE {error.sqlstate})")
+    # All others may pass, such as the end of a deadlock.
+    return Unavailable(f"{where} has given up: {text} (SQLSTATE {error.sqlstate}). Nothing was written")
 
 
 class Texts(list[str]):

@@ -307,7 +307,8 @@ A postmaster resets its statistics after it has ended and restarted its processe
 
 SETTINGS = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', false), set_config('tcp_user_timeout', '20s', false),
-    set_config('client_min_messages', 'warning', false),
+    set_config('client_min_messages', 'warning', false), set_config('lock_timeout', '0', false),
+    set_config('default_transaction_isolation', 'read committed', false),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 """Settings of a connection.
