@@ -1,15 +1,22 @@
 """Several engines on one store in PostgreSQL: what one does while another has not heard of it."""
 
+from __future__ import annotations
+
 import pytest
 import trio
 import trio.testing
 
 from headway.storage import PostgresBackend
+from headway.storage._leases import TermEnded
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
+from headway.storage.postgres._requests import State
+from headway.storage.postgres._writer import Writer
 from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, thing
+from headway.testing.conformance._tools import putting
 from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.postgres_server import PostgresServer
+from tests.storage.etcd_kit import until
 
 
 async def test_commit_has_the_session_that_another_engine_has_begun(
@@ -85,3 +92,55 @@ async def test_rules_that_begin_anew_read_no_history(postgres: PostgresServer, m
         assert since not in asked
         await put(store, thing("b"))
         assert since in asked
+
+
+async def test_term_that_is_renewed_is_not_replaced_by_a_late_request(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewal waits for the transaction that has looked whether the term was renewed."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other, trio.open_nursery() as nursery:
+        term = (await store.acquire_lease("a", "web-1", 60.0, "x")).held.lease.term
+        usual, ends = Writer._read, list[str]()
+
+        async def renew() -> None:
+            try:
+                await store.keep_lease("a", "web-1", term)
+                ends.append("renewed")
+            except TermEnded:
+                ends.append("ended")
+
+        async def read(self: Writer, *arguments: object) -> object:
+            found = await usual(self, *arguments)  # type: ignore[arg-type]  # it passes what it gets
+            if self is other._use().writer:
+                nursery.start_soon(renew)
+                waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+                await until(lambda: ends or postgres.sql(waits) != "0")
+            return found
+
+        monkeypatch.setattr(Writer, "_read", read)
+        assert (await other.acquire_lease("a", "web-1", 60.0, "x")).acquired
+        await until(lambda: ends)
+        assert ends == ["ended"]
+
+
+async def test_fenced_commit_reads_the_fences_that_it_names(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its controller may have thousands of members. They count when a term begins."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        fences = [(await store.raise_fence("c", f"{number}/4", 0, 0)).fence for number in range(4)]
+        for number in range(4):
+            await store.acquire_lease(f"c#{number}/4", "web-1", 60.0)
+        usual, read = Writer._read, list[State]()
+
+        async def noted(self: Writer, *arguments: object) -> tuple[State, object, object]:
+            found = await usual(self, *arguments)  # type: ignore[arg-type]  # it passes what it gets
+            read.append(found[0])
+            return found
+
+        monkeypatch.setattr(Writer, "_read", noted)
+        await store.commit([putting(thing("a"))], fences[2]._replace(term=2))
+        assert len(read[-1].fences) == len(read[-1].leases) == 1
+        assert (await store.acquire_lease("c", "web-1", 60.0)).held.lease.term == 3
+        assert len(read[-1].leases) == 1

@@ -101,8 +101,9 @@ class State:
         term_floor: fences without a row begin with terms above it.
         rows: the stored resources that the requests name.
         owning: the uids that own something, of those that the requests name.
-        fences: (term, number, checkpoint) of the fences of the controllers that the requests name.
-        leases: the leases of these controllers.
+        fences: (term, number, checkpoint) of the fences that the requests name, and of their controllers if a request
+            is `whole`.
+        leases: the leases of the fences that the requests name.
         changes: what to write of resources.
         raised: the fences to write.
         granted: the leases to write; None to delete.
@@ -151,6 +152,7 @@ class Request:
         changed: those of them that it may change.
         owners: the uids of which it must know whether they own anything.
         scopes: the fences that it names.
+        whole: True if it looks at the other fences of their controllers, because it may begin a term.
         session: the session in which the transaction was made.
         revision: the store's revision after it; its own if it made one.
         made_revision: True if it has its own revision.
@@ -163,6 +165,7 @@ class Request:
     changed: Sequence[Place] = ()
     owners: Sequence[str] = ()
     scopes: Sequence[Scope] = ()
+    whole = False
     size = 0
 
     def __init__(self) -> None:
@@ -259,6 +262,8 @@ class WriteRequest(Request):
 class RaiseRequest(Request):
     """A request to raise a fence. Afterwards ``fence`` and ``checkpoint`` are as stored."""
 
+    whole = True
+
     def __init__(self, fence: Fence) -> None:
         super().__init__()
         self.fence = fence
@@ -304,6 +309,8 @@ class CheckpointRequest(Request):
 
 class AcquireRequest(Request):
     """A request to acquire a lease. Afterwards ``held`` is the current term; ``acquired``: this request began it."""
+
+    whole = True
 
     def __init__(self, name: str, holder: str, ttl: float, attempt: str) -> None:
         super().__init__()

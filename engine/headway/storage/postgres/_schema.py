@@ -161,11 +161,18 @@ class Statements:
             f"SELECT {_KEY}, uid, form, revision, length(body) {rows} JOIN {_ASKED} AS a ({_KEY}) USING ({_KEY})"
         )
         self.owns = f"SELECT 1 {rows} WHERE owner_uid = %(uid)s AND owner_uid <> '' LIMIT 1"
+        named = "JOIN unnest(%(controllers)s::text[], %(members)s::text[]) AS a (controller, member)"
+        named += " USING (controller, member)"
+        self.fences = f"SELECT controller, member, term, number, settled FROM {s}.fences {named}"
         self.fences_of = (
             f"SELECT controller, member, term, number, settled FROM {s}.fences WHERE controller = ANY(%(controllers)s)"
         )
-        self.leases_of = f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases WHERE controller = ANY(%(controllers)s)"
-        self.expired = f"SELECT controller, member FROM {s}.leases WHERE expires <= clock_timestamp() FOR UPDATE"
+        self.leases = f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases {named}"
+        # Where a term may begin, the holder must not renew the one before.
+        self.locked_leases = f"{self.leases} FOR UPDATE"
+        self.expired = (
+            f"SELECT controller, member FROM {s}.leases {named} WHERE expires <= clock_timestamp() FOR UPDATE"
+        )
         self.list_fences = f"SELECT controller, member, term, number FROM {s}.fences ORDER BY controller, member"
         self.list_leases = (
             f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases WHERE expires > clock_timestamp()"

@@ -207,7 +207,7 @@ class Writer:
         found: list[Rows]
         places = list(dict.fromkeys(place for each in requests for place in each.places))
         owners = [uid for each in requests for uid in each.owners]
-        controllers = list({scope[0] for each in requests for scope in each.scopes})
+        scopes = list(dict.fromkeys(scope for each in requests for scope in each.scopes))
         rules = self._rules if self._rules.wanted and any(each.changed or each.counts for each in requests) else None
         since_asked = rules.asks() if rules is not None else []
         asked: list[Statement] = [(sql.BEGIN, {}), (s.lock, {}), *since_asked]
@@ -216,9 +216,11 @@ class Writer:
             asked.append((s.read, sql.places(places)))
         if places:
             asked.append((s.look, sql.places(places)))
-        if controllers:
-            of = {"controllers": controllers}
-            asked += [(s.expired, {}), (s.fences_of, of), (s.leases_of, of)]
+        if scopes:
+            of = {"controllers": Texts(each for each, _ in scopes), "members": Texts(each for _, each in scopes)}
+            whole = any(each.whole for each in requests)
+            fences, leases = (s.fences_of, s.locked_leases) if whole else (s.fences, s.leases)
+            asked += [(s.expired, of), (fences, of), (leases, of)]
         asked += [(s.owns, {"uid": uid}) for uid in owners]
         active = rules is not None and rules.rules.active
         _, [(revision, session, term_floor, floor)], *found = await connection.ask(*asked)
@@ -239,11 +241,10 @@ class Writer:
         if places:
             for group, kind, partition, namespace, name, *row in found.pop(0):
                 state.rows[(group, kind), (partition, namespace, name)] = StoredRow(*row)
-        expired = [(str(controller), str(member)) for controller, member in found.pop(0)] if controllers else []
-        if controllers:
-            fences, leases = found.pop(0), found.pop(0)
-            state.fences = {(row[0], row[1]): row[2:] for row in fences}
-            state.leases = {(row[0], row[1]): lease_from(*row) for row in leases}
+        expired = [(str(controller), str(member)) for controller, member in found.pop(0)] if scopes else []
+        if scopes:
+            state.fences = {(row[0], row[1]): row[2:] for row in found.pop(0)}
+            state.leases = {(row[0], row[1]): lease_from(*row) for row in found.pop(0)}
         state.owning = {uid for uid, rows in zip(owners, found, strict=True) if rows}
         return state, session, expired
 
