@@ -103,3 +103,17 @@ async def test_history_is_deleted_beyond_its_bound(postgres: PostgresServer, mon
         await until(lambda: int(postgres.sql(f"SELECT count(*) FROM {schema}.history")) <= 32)
         floor = int(await trio.to_thread.run_sync(postgres.sql, f"SELECT floor FROM {schema}.store"))
         assert at.revision - 32 <= floor <= at.revision - 20
+
+
+@pytest.mark.parametrize(("bounds", "kept"), [({"max_bytes": 100_000}, 8), ({"max_age": 0.5}, 1)], ids=["bytes", "age"])
+async def test_history_is_deleted_beyond_its_bytes_and_its_age(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, float], kept: int
+) -> None:
+    """However few its revisions are, and also while nothing is written."""
+    monkeypatch.setattr("headway.storage.postgres._follow.SILENCE", 0.1)
+    url = postgres.new_url(**bounds)
+    async with PostgresBackend(url) as store:
+        at = await put(store, made := thing("a"))
+        for _ in range(20):
+            at = await put(store, thing("a", "x" * 15_000, uid=uid_of(made)), str(at.revision))
+        await until(lambda: int(postgres.sql(f"SELECT count(*) FROM {store._address.schema}.history")) <= kept)

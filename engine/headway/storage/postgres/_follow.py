@@ -38,6 +38,9 @@ SILENCE = 5.0
 TRIM_STEP = 1000
 """The number of revisions of history that the store may keep beyond its bounds: to delete few is dearer than many."""
 
+TRIM_PART = 4
+"""The part of its bytes and of its age by which the history may exceed them."""
+
 TRIM_ROWS = 10_000
 """The maximum number of rows that one statement deletes."""
 
@@ -54,7 +57,6 @@ class Follower:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._wait = _FIRST_WAIT
-        self._trimmed = session.history.kept.floor
 
     async def run(self) -> None:
         """Follow the store until canceled."""
@@ -162,14 +164,20 @@ class Follower:
     async def _trim(self, connection: Connection) -> None:
         """Delete history that is outside the bounds."""
         session = self._session
-        floor = session.history.kept.floor
-        if floor - self._trimmed < TRIM_STEP:
+        history, bounds, s = session.history, session.bounds, session.sql
+        kept, now = history.kept, trio.current_time()
+        kept.trim(now)
+        floor, (trimmed, dropped, at) = kept.floor, history.trimmed
+        if (
+            floor - trimmed < TRIM_STEP
+            and kept.dropped_bytes - dropped < bounds.max_bytes / TRIM_PART
+            and (floor == trimmed or now < at + bounds.max_age / TRIM_PART)
+        ):
             return
-        s = session.sql
         await connection.ask((s.raise_floor, {"floor": floor}))
         while (await connection.ask((s.trim, {"floor": floor, "most": TRIM_ROWS})))[0][0][0]:
             pass
-        self._trimmed = floor
+        history.trimmed = (floor, kept.dropped_bytes, now)
 
     async def _begin(self, connection: Connection) -> None:
         session = self._session
@@ -206,7 +214,6 @@ class Follower:
                 assert standing is not None, "it was read above"
                 await session.begin(standing, connection, lambda: StoreMismatch(text))
                 session.trust()
-                self._trimmed = session.history.kept.floor
         except HeadwayError:
             return
         finally:

@@ -44,6 +44,7 @@ class History:
         log: the newest changes.
         kept: the commits whose changes the store keeps.
         pulse: wakes the watchers.
+        trimmed: the floor, the dropped bytes and the time when the store's history was last deleted.
     """
 
     def __init__(self, standing: Standing, bounds: Bounds) -> None:
@@ -57,6 +58,7 @@ class History:
         )
         self.log.formers_after = max(standing.floor, standing.formers_floor)
         self.kept = KeptCommits(standing.floor, bounds)
+        self.trimmed: tuple[int, int, float] = (standing.floor, 0, trio.current_time())
         self.pulse = Pulse()
 
     def at(self, revision: int) -> Position:
