@@ -269,6 +269,42 @@ async def test_commit_that_the_replica_may_not_have_is_unknown(server: PostgresS
             server.sql("SELECT pg_reload_conf()")
 
 
+async def test_commit_that_waits_for_a_replica_holds_up_no_other_store(server: PostgresServer) -> None:
+    local = f"{server.new_url()}&options=-c%20synchronous_commit%3Dlocal"
+    async with (
+        PostgresBackend(server.new_url()) as store,
+        PostgresBackend(local) as other,
+        trio.open_nursery() as nursery,
+    ):
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        server.sql("SELECT pg_reload_conf()")
+        try:
+            await until(lambda: server.sql("SHOW synchronous_standby_names") == "nobody")
+            nursery.start_soon(put, store, thing("a"))
+            await until(lambda: server.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
+            with trio.fail_after(5):
+                await put(other, thing("b"))
+        finally:
+            server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+            server.sql("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize(
+    "fails", ["SELECT 1/0, %(channel)s::text, %(payload)s::text", ENDS + " AND %(channel)s > %(payload)s"]
+)
+async def test_commit_that_cannot_notify_is_stored(
+    server: PostgresServer, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others hear of it by themselves."""
+    monkeypatch.setattr(_follow, "SILENCE", 0.1)
+    async with PostgresBackend(server.new_url()) as store:
+        monkeypatch.setattr(store._use().sql, "notify", fails)
+        position = await put(store, thing("a"))
+        with trio.fail_after(5):
+            await store._use().until_reached(store._use().history, position.revision)
+        await put(store, thing("b"))
+
+
 @pytest.mark.parametrize("comes_back", [False, True], ids=["stays so", "is passed"])
 async def test_store_that_was_restored_in_place_is_noticed(
     server: PostgresServer, comes_back: bool, monkeypatch: pytest.MonkeyPatch

@@ -61,7 +61,7 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
         return await _drive(gen, self.pgconn.socket, self.pgconn.finish)
 
     async def ask(self, *statements: Statement) -> list[Rows]:
-        """Run statements in one round trip, and return the rows of each."""
+        """Run statements in one round trip, and return the rows of each. What fails behind a COMMIT raises nothing."""
         with trio.move_on_after(CALL_TIMEOUT):
             if len(statements) == 1:
                 return [await _rows(await self._run(*statements[0]))]
@@ -76,14 +76,16 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
             self._pipeline = _Pipeline(self)
             async with self._pipeline:
                 try:
-                    cursors += [await self._run(*each) for each in statements]
+                    for each in statements:
+                        cursors.append(await self._run(*each))  # those before a failure count
                 except BaseException as error:  # noqa: BLE001  # raised below: psycopg would log what it meets at the end
                     failed = error
         except psycopg.Error as error:
             failed = failed or error
         finally:
             self._pipeline = None
-        if failed is not None:
+        committed = any(each.statusmessage == "COMMIT" for each in cursors)
+        if failed is not None and not (committed and isinstance(failed, psycopg.Error)):
             raise failed
         return [await _rows(each) for each in cursors]
 

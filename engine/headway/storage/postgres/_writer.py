@@ -183,7 +183,9 @@ class Writer:
             with understood(self._where, writing=bool(writes)):
                 if writes:
                     self._warnings.clear()
-                    await connection.ask(*writes, (sql.COMMIT, {}))
+                    # A transaction that notifies is committed alone: no other one of the server is, until it is on
+                    # the disk and its replicas have it.
+                    await connection.ask(*writes, (sql.COMMIT, {}), *_notices(self._sql, state, before))
                     if self._warnings:
                         # That its replica may not have the commit, for example.
                         raise OutcomeUnknown(f"{self._where} has warned about a commit: {'; '.join(self._warnings)}")
@@ -288,10 +290,15 @@ def _writes(s: sql.Statements, state: State, before: int) -> list[Statement]:
             writes.append((s.write_lease, {**scope, **granted}))
     if state.revision > before:
         writes.append((s.advance, {"revision": state.revision}))
-        writes.append((s.notify, {"channel": s.channel, "payload": str(state.revision)}))
-    if state.granted:
-        writes.append((s.notify, {"channel": s.channel, "payload": LEASES}))
     return writes
+
+
+def _notices(s: sql.Statements, state: State, before: int) -> Iterable[Statement]:
+    """Return the statements that notify others of what is written."""
+    if state.revision > before:
+        yield s.notify, {"channel": s.channel, "payload": str(state.revision)}
+    if state.granted:
+        yield s.notify, {"channel": s.channel, "payload": LEASES}
 
 
 def _changes(s: sql.Statements, changes: Sequence[Logged]) -> Iterable[Statement]:
