@@ -120,7 +120,7 @@ class Follower:
         session = self._session
         history = session.history
         s, log = session.sql, history.log
-        _, [(store_id, _, revision, id, floor, _, _)], rows, sessions, _ = await connection.ask(
+        _, [(store_id, _, revision, id, floor)], rows, sessions, _ = await connection.ask(
             (sql.BEGIN_READ, {}),
             (s.standing, {}),
             (s.follow, {"after": log.head, "most": PAGE}),
@@ -128,7 +128,7 @@ class Follower:
             (sql.COMMIT, {}),
         )
         timeline = Timeline(tuple((first, each) for first, each, _ in sessions))
-        now = Standing(store_id, revision, floor, 0, timeline, "")
+        now = Standing(store_id, revision, floor, timeline, "")
         check_same_history(history.at(log.head), now)
         if floor > log.head:
             await self._begin(connection)

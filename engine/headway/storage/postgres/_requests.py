@@ -98,7 +98,6 @@ class State:
 
     Attributes:
         revision: the revision of the last commit.
-        term_floor: fences without a row begin with terms above it.
         rows: the stored resources that the requests name.
         owning: the uids that own something, of those that the requests name.
         fences: (term, number, checkpoint) of the fences that the requests name, and of their controllers if a request
@@ -111,7 +110,6 @@ class State:
     """
 
     revision: int
-    term_floor: int
     rows: dict[Place, StoredRow] = field(default_factory=dict)
     owning: set[str] = field(default_factory=set)
     fences: dict[Scope, tuple[int, int, int]] = field(default_factory=dict)
@@ -123,7 +121,7 @@ class State:
 
     def fence(self, scope: Scope) -> tuple[int, int, int]:
         """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
-        return self.fences.get(scope, (self.term_floor, 0, 0))
+        return self.fences.get(scope, (0, 0, 0))
 
     def write_fence(self, scope: Scope, term: int, number: int, checkpoint: int) -> None:
         """Change a fence."""

@@ -26,9 +26,7 @@ CREATE TABLE {s}.store (
     format int NOT NULL,
     revision bigint NOT NULL,
     session text NOT NULL,
-    floor bigint NOT NULL,
-    formers_floor bigint NOT NULL,
-    term_floor bigint NOT NULL
+    floor bigint NOT NULL
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE TABLE {s}.sessions (
     id text PRIMARY KEY,
@@ -117,13 +115,10 @@ class Statements:
         self.store = f"{s}.store"
         self.schema = s
         self.create_schema = f"CREATE SCHEMA {s}"
-        self.found = (
-            f"INSERT INTO {s}.store (id, format, revision, session, floor, formers_floor, term_floor)"
-            f" VALUES (%(id)s, {FORMAT}, 0, '', 0, 0, 0)"
-        )
+        self.found = f"INSERT INTO {s}.store (id, format, revision, session, floor) VALUES (%(id)s, {FORMAT}, 0, '', 0)"
 
-        self.standing = f"SELECT id, format, revision, session, floor, formers_floor, term_floor FROM {s}.store"
-        self.lock = f"SELECT revision, session, term_floor, floor FROM {s}.store FOR UPDATE"
+        self.standing = f"SELECT id, format, revision, session, floor FROM {s}.store"
+        self.lock = f"SELECT revision, session, floor FROM {s}.store FOR UPDATE"
         self.advance = f"UPDATE {s}.store SET revision = %(revision)s"
         self.sessions = f"SELECT first_revision, id, server FROM {s}.sessions ORDER BY first_revision"
         self.begin_session = (

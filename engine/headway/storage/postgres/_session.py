@@ -56,7 +56,7 @@ class History:
             max_age=bounds.max_age,
             max_bytes=min(bounds.max_bytes, IN_MEMORY),
         )
-        self.log.formers_after = max(standing.floor, standing.formers_floor)
+        self.log.formers_after = standing.floor
         self.kept = KeptCommits(standing.floor, bounds)
         self.trimmed: tuple[int, int, float] = (standing.floor, 0, trio.current_time())
         self.pulse = Pulse()

@@ -24,14 +24,12 @@ class Standing:
 
     Attributes:
         floor: history is compacted up to this revision.
-        formers_floor: up to this one, it lacks the states before changes.
         server: the server of the current session.
     """
 
     store_id: str
     revision: int
     floor: int
-    formers_floor: int
     timeline: Timeline
     server: str
 
@@ -65,13 +63,13 @@ async def read_standing(connection: Connection, statements: sql.Statements, wher
         return None
     if not stores:
         return None
-    store_id, format, revision, _, floor, formers_floor, _ = stores[0]
+    store_id, format, revision, _, floor = stores[0]
     if format != sql.FORMAT:
         raise StoreUnusable(
             f"the store at {where} has format {format}, and this program knows format {sql.FORMAT}: use a newer Headway"
         )
     timeline = Timeline(tuple((first, id) for first, id, _ in sessions))
-    return Standing(store_id, revision, floor, formers_floor, timeline, sessions[-1][2] if sessions else "")
+    return Standing(store_id, revision, floor, timeline, sessions[-1][2] if sessions else "")
 
 
 async def found(connection: Connection, statements: sql.Statements, where: str) -> None:

@@ -225,9 +225,9 @@ class Writer:
             asked += [(s.expired, of), (fences, of), (leases, of)]
         asked += [(s.owns, {"uid": uid}) for uid in owners]
         active = rules is not None and rules.rules.active
-        _, [(revision, session, term_floor, floor)], *found = await connection.ask(*asked)
+        _, [(revision, session, floor)], *found = await connection.ask(*asked)
         self._reached(revision)
-        state = State(revision, term_floor)
+        state = State(revision)
         if rules is not None:
             since = found.pop(0) if since_asked else []
             old = found.pop(0) if places and active else []
