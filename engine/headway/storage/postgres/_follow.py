@@ -9,22 +9,20 @@ A wait for the store to come back, for how long ever, loses nothing that the sto
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 
 import trio
 
 from headway.errors import EngineBug, HeadwayError, StoreUnusable, Unavailable
-from headway.storage._operations import StoreMismatch
 from headway.storage._timeline import Timeline
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Connection, connect, understood
+from headway.storage.postgres._connection import Connection, understood
 from headway.storage.postgres._history import LoggedCommit, commits_from
 from headway.storage.postgres._session import Session
 from headway.storage.postgres._standing import (
     OtherHistory,
     Standing,
-    begin_session,
     check_same_history,
-    read_server,
     read_standing,
 )
 from headway.storage.postgres._writer import LEASES
@@ -188,33 +186,8 @@ class Follower:
         await session.begin(standing, connection)
 
     async def _replaced(self, why: str) -> None:
-        """Begin with the other store or history that the server has now.
-
-        Only an engine that opens creates a store. A server that has come back without its data would otherwise become
-        an empty store, on which every controller of a running engine would act.
-        """
+        """Begin with the other store or history that the server has now."""
         session = self._session
         session.counts["other histories"] += 1
-        text = f"{session.where} has another history: {why}"
-        try:
-            connection = await connect(session.parameters, session.where)
-        except HeadwayError:
-            return
-        try:
-            with understood(session.where):
-                server = await read_server(connection)
-                standing = await read_standing(connection, session.sql, session.where)
-                if session.is_same(standing):
-                    session.trust()
-                    return
-                if standing is None:
-                    return
-                await begin_session(connection, session.sql, server)
-                standing = await read_standing(connection, session.sql, session.where)
-                assert standing is not None, "it was read above"
-                await session.begin(standing, connection, lambda: StoreMismatch(text))
-                session.trust()
-        except HeadwayError:
-            return
-        finally:
-            connection.drop()
+        with suppress(HeadwayError):
+            await session.open(f"{session.where} has another history: {why}")

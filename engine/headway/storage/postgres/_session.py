@@ -11,6 +11,7 @@ from headway.errors import HeadwayError, HistoryCompacted, StoreUnusable, Unavai
 from headway.resource import Kind, Position
 from headway.storage._kept import Bounds, KeptCommits, Page
 from headway.storage._log import CommitLog
+from headway.storage._operations import StoreMismatch
 from headway.storage._rules import Rules
 from headway.storage._watch import Pulse
 from headway.storage.postgres import _schema as sql
@@ -86,6 +87,7 @@ class Session:
         seen: the highest position that a caller has seen.
         leases: beats when a term has begun or ended.
         reached: beats when the log has reached another revision.
+        suspicion: why a connection has found another history; empty if none has.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class Session:
         self._lost: set[str] = set()
         self._server = ""
         self._refusal: Callable[[], HeadwayError] | None = None
-        self._suspicion = ""
+        self.suspicion = ""
 
     # Connecting.
 
@@ -131,7 +133,7 @@ class Session:
         except BaseException as error:
             connection.drop()
             if isinstance(error, OtherHistory):
-                self._suspicion = str(error)
+                self.suspicion = str(error)
                 raise Unavailable(f"{self.where} has another history: {error}") from error
             raise
         return connection
@@ -152,18 +154,33 @@ class Session:
         self._server = server
         connection.outdated = lambda: self._server != server
 
-    async def open(self) -> None:
-        """Find the store, or create it, and begin a session."""
+    async def open(self, replaced: str = "") -> None:
+        """Find the store, or create it, and begin a session.
+
+        Only an engine that opens creates a store. A server that has come back without its data would otherwise become
+        an empty store, on which every controller of a running engine would act.
+
+        Args:
+            replaced: why the store that was open seems to have another history, or to be another one. If it has,
+                begin with that.
+        """
         connection = await connect(self.parameters, self.where)
         try:
             with understood(self.where):
                 server = await read_server(connection)
-                if await read_standing(connection, self.sql, self.where) is None:
+                standing = await read_standing(connection, self.sql, self.where)
+                if replaced and self._is_same(standing):
+                    self.suspicion = ""
+                    return
+                if standing is None:
+                    if replaced:
+                        return
                     await found(connection, self.sql, self.where)
                 await begin_session(connection, self.sql, server)
                 standing = await read_standing(connection, self.sql, self.where)
                 assert standing is not None, "it was read above"
-                await self.begin(standing, connection)
+                await self.begin(standing, connection, (lambda: StoreMismatch(replaced)) if replaced else None)
+                self.suspicion = ""
         finally:
             connection.drop()
 
@@ -217,12 +234,7 @@ class Session:
         self.leases.stop(why)
         self.reached.stop(why)
 
-    @property
-    def suspicion(self) -> str:
-        """Why a connection has found another history; empty if none has."""
-        return self._suspicion
-
-    def is_same(self, standing: Standing | None) -> bool:
+    def _is_same(self, standing: Standing | None) -> bool:
         """Return True if all that was seen is in the history that the store has now."""
         try:
             for seen in (self.position, self.history.at(self.history.log.head)):
@@ -230,10 +242,6 @@ class Session:
         except OtherHistory:
             return False
         return True
-
-    def trust(self) -> None:
-        """Forget the suspicion."""
-        self._suspicion = ""
 
     @property
     def position(self) -> Position:
@@ -258,8 +266,8 @@ class Session:
     def _check_reached(self, revision: int) -> None:
         # Of a store that was restored in place, the connections are as before.
         if self.seen is not None and revision < self.seen.revision:
-            self._suspicion = f"revision {self.seen.revision} was seen, and {revision} is its last one"
-            raise Unavailable(f"{self.where} has another history: {self._suspicion}")
+            self.suspicion = f"revision {self.seen.revision} was seen, and {revision} is its last one"
+            raise Unavailable(f"{self.where} has another history: {self.suspicion}")
 
     async def confirm(self) -> Position:
         """Return the position of the last commit."""
