@@ -62,6 +62,7 @@ async def fill(store: PostgresBackend) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(8):
             nursery.start_soon(store.list, KIND, Within())
+            nursery.start_soon(store.list_leases)
 
 
 def crash(server: PostgresServer) -> None:
@@ -96,7 +97,9 @@ async def test_first_calls_after_a_fault_succeed(
         reader = await reading(store)
         await put(store, thing("a"))
         await fill(store)
+        former = server.backends()
         fault(server)
+        await until(lambda: not any(Path(f"/proc/{each}").exists() for each in former))
         await server.until_healthy()
         position = await put(store, thing("b"))
         await fill(store)
@@ -377,7 +380,7 @@ async def test_calls_are_canceled_at_every_step(server: PostgresServer) -> None:
 
         steps = await cancel_at_every_step(program, lambda: None)
         assert steps > 20
-        await until(lambda: not session.readers._limiter.borrowed_tokens)
+        await until(lambda: not session.readers._limiter.borrowed_tokens + session.scans._limiter.borrowed_tokens)
         assert not session.writer._pending
         assert set(done) <= set(await names(store))
 

@@ -138,7 +138,7 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
         session = self._use()
-        found, here = await _reads.list_all(session.readers, session.sql, kind, within, after, limit)
+        found, here = await _reads.list_all(session.scans, session.sql, kind, within, after, limit)
         return found, session.note(*here)
 
     @override
@@ -146,13 +146,13 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
         self, kind: Kind, within: Within, after: Key | None, limit: int
     ) -> tuple[Sequence[pb.Resource], Key | None, Position]:
         session = self._use()
-        found, behind, here = await _reads.list_part(session.readers, session.sql, kind, within, after, limit)
+        found, behind, here = await _reads.list_part(session.scans, session.sql, kind, within, after, limit)
         return found, behind, session.note(*here)
 
     @override
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         session = self._use()
-        found, here = await _reads.list_owned(session.readers, session.sql, owner_uid)
+        found, here = await _reads.list_owned(session.scans, session.sql, owner_uid)
         return found, session.note(*here)
 
     @override
@@ -274,6 +274,7 @@ async def _session(
                 session.writer.close()
                 following.cancel()
                 session.readers.close()
+                session.scans.close()
     except BaseExceptionGroup as group:
         # Raise the error of the caller's block itself, not in a group.
         if len(group.exceptions) > 1:

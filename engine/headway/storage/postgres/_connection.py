@@ -359,6 +359,7 @@ class Pool:
         self._where = where
         self._free: list[Connection] = []
         self._limiter = trio.CapacityLimiter(most)
+        self._closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -367,12 +368,14 @@ class Pool:
             # The oldest is first, so that none stays that is of no more use.
             while self._free and not self._free[0].is_idle:
                 self._free.pop(0).drop()
+            if self._closed:
+                raise StoreUnusable(f"the store at {self._where} is closed")
             made = self._free.pop(0) if self._free else await self._open()
             try:
                 with understood(self._where):
                     yield made
             finally:
-                if made.is_idle:
+                if made.is_idle and not self._closed:
                     self._free.append(made)
                 else:
                     made.drop()
@@ -392,6 +395,7 @@ class Pool:
             return await connection.ask(*statements)
 
     def close(self) -> None:
-        """Close the connections that are not lent."""
+        """Close the connections: those that are lent, when they are given back."""
+        self._closed = True
         while self._free:
             self._free.pop().drop()

@@ -311,12 +311,14 @@ SETTINGS = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', false), set_config('tcp_user_timeout', '20s', false),
     set_config('client_min_messages', 'warning', false), set_config('lock_timeout', '0', false),
     set_config('default_transaction_isolation', 'read committed', false),
+    set_config('plan_cache_mode', 'force_custom_plan', false),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 """Settings of a connection.
 
 An engine that is frozen or cut off in a transaction holds the lock of the store, so the server ends such a transaction.
 What the server acknowledges has to be on its disk. It warns if it acknowledges what its replica may not have.
+A plan that is kept would be one for the few rows that a young table has had.
 """
 
 

@@ -33,8 +33,11 @@ from headway.storage.postgres._standing import (
 )
 from headway.storage.postgres._writer import Writer
 
-READERS = 4
-"""The number of connections for reads; further reads wait."""
+READERS = 2
+"""The number of connections for reads of one answer, and as many for scans. Further reads wait.
+
+A renewal of a lease so never waits for lists of large kinds.
+"""
 
 
 class History:
@@ -84,6 +87,7 @@ class Session:
 
     Attributes:
         parameters: what libpq connects with.
+        readers, scans: the connections for reads of one answer, and of as many as it takes.
         seen: the highest position that a caller has seen.
         leases: beats when a term has begun or ended.
         reached: beats when the log has reached another revision.
@@ -102,7 +106,8 @@ class Session:
         self.parameters = parameters
         self.readers = Pool(self.connect, where, READERS)
         self.gathered = GatheredReads(self.readers, self.sql)
-        self.snapshots = Snapshots(self.readers, self.sql)
+        self.scans = Pool(self.connect, where, READERS)
+        self.snapshots = Snapshots(self.scans, self.sql)
         self.rules = RulesFollower(rules, self.sql)
         self.writer = Writer(self.connect, self.sql, where, self.rules, self.note, self._check_reached)
         self.seen: Position | None = None
