@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import os
+
 import pytest
 import trio
 import trio.testing
 
-from headway.errors import StoreUnusable
-from headway.storage import PostgresBackend
+from headway.errors import CallerError, InvalidArgument, StoreUnusable
+from headway.resource import Within
+from headway.storage import Fence, PostgresBackend, Require, RequireOwnsNothing
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.testing.conformance import EVERYTHING, KIND, put, refused, thing
 from tests.helpers.postgres_server import PostgresServer
@@ -70,3 +74,48 @@ async def test_connection_that_is_lent_while_the_store_closes_is_closed(
 async def test_plans_are_not_those_of_a_younger_table(postgres: PostgresServer) -> None:
     async with PostgresBackend(postgres.new_url()) as store:
         assert await store._use().readers.ask(("SHOW plan_cache_mode", {})) == [[("force_custom_plan",)]]
+
+
+UNFIT = {"a NUL": "a\0", "half of a pair": "a\ud800", "too long": os.urandom(3_000).hex()}
+
+
+@pytest.mark.parametrize("text", UNFIT.values(), ids=UNFIT)
+async def test_text_that_postgres_cannot_have_is_refused(postgres: PostgresServer, text: str) -> None:
+    """It fails neither the store nor a call of somebody else, with which it would share a transaction."""
+    async with PostgresBackend(postgres.new_url()) as store, trio.open_nursery() as nursery:
+        key = ("default", "default", text)
+        for what, call in {
+            "a name": put(store, thing(text)),
+            "a uid": put(store, thing("a", uid=text)),
+            "an owner": put(store, thing("a", owner_uid=text)),
+            "an owner to require": store.commit([RequireOwnsNothing(text)]),
+            "a place to require": store.commit([Require(KIND, key, "")]),
+            "a fence": put(store, thing("a"), "", Fence(text, "", 0, 0)),
+            "a fence to raise": store.raise_fence("c", text, 0, 0),
+            "a checkpoint": store.record_checkpoint(Fence(text, "", 0, 0), 0),
+            "a lease": store.acquire_lease(text, "web-1", 1.0),
+            "a holder": store.acquire_lease("a", text, 1.0),
+            "an attempt": store.acquire_lease("a", "web-1", 1.0, text),
+            "a lease to keep": store.keep_lease(text, "web-1", 1),
+            "a holder to keep": store.keep_lease("a", text, 1),
+            "a lease to release": store.release_lease(text, "web-1", 1),
+            "a lease to wait for": store.wait_lease_ended(text, 1),
+            "a key to read": store.read(KIND, key),
+            "a kind to read": store.read(("conformance", text), ("default", "default", "a")),
+            "a prefix": store.list(KIND, Within(name_prefix=text)),
+            "a partition": store.list(KIND, Within(text)),
+            "a key to go on behind": store.list(KIND, EVERYTHING, after=key),
+            "an owner to list": store.list_by_owner(text),
+            "a kind to watch": store.watch(("conformance", text), EVERYTHING),
+        }.items():
+            nursery.start_soon(refused, CallerError, call, what)
+        nursery.start_soon(put, store, thing("b"))
+        nursery.start_soon(store.read, KIND, ("default", "default", "b"))
+    assert not store.counts
+
+
+@pytest.mark.parametrize("ttl", [math.inf, math.nan, 1e300, 0.0])
+async def test_ttl_that_postgres_cannot_have_is_refused(postgres: PostgresServer, ttl: float) -> None:
+    async with PostgresBackend(postgres.new_url()) as store, trio.open_nursery() as nursery:
+        nursery.start_soon(refused, InvalidArgument, store.acquire_lease("a", "web-1", ttl), "a lease")
+        nursery.start_soon(put, store, thing("b"))

@@ -14,15 +14,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from headway.errors import (
-    HeadwayError,
-    InvalidArgument,
-    OutcomeUnknown,
-    RemoteError,
-    StoreUnusable,
-    Unavailable,
-    WriteRejected,
-)
+from headway.errors import HeadwayError, OutcomeUnknown, RemoteError, StoreUnusable, Unavailable, WriteRejected
 from headway.resource import Kind, Position
 from headway.storage import Fence, PostgresBackend, StoreMismatch, Within
 from headway.storage.postgres import _follow, _schema, _session
@@ -480,11 +472,3 @@ async def test_connections_to_a_former_server_are_used_no_more(
         await fill(store)
         await put(store, thing("b"))
         await until(lambda: former.isdisjoint(postgres.backends()))
-
-
-async def test_text_that_postgres_cannot_store_is_refused(postgres: PostgresServer) -> None:
-    """It fails neither the connection nor a commit of somebody else."""
-    async with PostgresBackend(postgres.new_url()) as store, trio.open_nursery() as nursery:
-        nursery.start_soon(refused, InvalidArgument, put(store, thing("a", uid="\0")), "a uid with a NUL")
-        nursery.start_soon(put, store, thing("b"))
-        await refused(InvalidArgument, store.list(KIND, Within(name_prefix="\0")), "a prefix with a NUL")

@@ -9,7 +9,14 @@ import trio
 from headway.resource import Position
 from headway.storage._leases import Acquired, CurrentLease, TermEnded, not_held, scope_of
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._requests import AcquireRequest, ExpireRequest, HeldLease, ReleaseRequest, lease_from
+from headway.storage.postgres._requests import (
+    AcquireRequest,
+    ExpireRequest,
+    HeldLease,
+    ReleaseRequest,
+    check_texts,
+    lease_from,
+)
 from headway.storage.postgres._session import Session
 
 
@@ -26,6 +33,7 @@ async def acquire(session: Session, name: str, holder: str, ttl: float, attempt:
 
 async def keep(session: Session, name: str, holder: str, term: int) -> None:
     """Renew a lease for a whole ttl from now. Raise TermEnded if the term has ended."""
+    check_texts(holder)
     [renewed] = await session.readers.ask((session.sql.keep_lease, {**_scope(name), "holder": holder, "term": term}))
     if renewed:
         return
@@ -71,5 +79,6 @@ async def _read(session: Session, name: str) -> HeldLease | None:
 
 
 def _scope(name: str) -> dict[str, object]:
+    check_texts(name)
     controller, member = scope_of(name)
     return {"controller": controller, "member": member}

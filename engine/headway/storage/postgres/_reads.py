@@ -15,6 +15,7 @@ from headway.storage._operations import Within
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Connection, Pool, Rows, Statement
 from headway.storage.postgres._history import resource_from
+from headway.storage.postgres._requests import check_texts
 
 PAGE = 2000
 """The maximum number of rows in one answer."""
@@ -37,6 +38,7 @@ def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None
 
     Other resources than those of the metadata may be among them: the bytes may be in another part of a body.
     """
+    check_texts(*kind, *within[:2], within.name_prefix, *(after or ()))
     where, values = [], dict[str, Any](group=kind[0], kind=kind[1], limit=limit)
     for column, value in zip(("partition", "namespace"), within[:2], strict=True):
         if value != "*":
@@ -162,6 +164,7 @@ class GatheredReads:
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
         """Return a resource, or None, as of a read that begins after the call."""
+        check_texts(*kind, *key)
         mine = _Read()
         self._waiting.setdefault((kind, key), []).append(mine)
         self._wake.set()
@@ -222,6 +225,7 @@ class _Read:
 
 async def list_owned(readers: Pool, s: sql.Statements, uid: str) -> tuple[Sequence[pb.Resource], Here]:
     """Return the resources that a uid owns, in order of kind and key."""
+    check_texts(uid)
     _, [(revision, session)], rows, _ = await readers.ask(
         (sql.BEGIN_READ, {}), (s.here, {}), (s.owned, {"uid": uid}), (sql.COMMIT, {})
     )

@@ -36,6 +36,12 @@ from headway.storage._traces import Committing
 HIGHEST = 2**63 - 1
 """The highest number that a row can hold."""
 
+MOST_KEYED = 2600
+"""The maximum number of bytes of the texts of a key. An index of PostgreSQL takes 2,704 with what it adds."""
+
+LONGEST_TTL = 1e9
+"""The maximum number of seconds of a lease: times far beyond it are none of PostgreSQL's."""
+
 Place = tuple[Kind, Key]
 Scope = tuple[str, str]
 
@@ -166,7 +172,8 @@ class Request:
     whole = False
     size = 0
 
-    def __init__(self) -> None:
+    def __init__(self, *texts: str) -> None:
+        check_texts(*texts)
         self.session = ""
         self.revision = 0
         self.made_revision = False
@@ -188,7 +195,7 @@ class WriteRequest(Request):
     """A request for operations on resources."""
 
     def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
-        super().__init__()
+        super().__init__(*([] if fence is None else fence[:2]))
         self._operations = operations
         self._fence = fence
         # A resource that cannot be encoded is rejected here, before it can fail the batch of others.
@@ -198,10 +205,12 @@ class WriteRequest(Request):
         self.changed = [(each.kind, each.key) for each in named if isinstance(each, Put | Remove)]
         self.owners = [each.owner_uid for each in operations if isinstance(each, RequireOwnsNothing)]
         self.scopes = [] if fence is None else [(fence.controller, fence.member)]
-        texts = [part for kind, key in self.places for part in (*kind, *key)] + self.owners
-        if "\0" in "".join(texts + [text for row in self._rows if row is not None for text in row[1:3]]):
-            # It would fail the batch of others.
-            raise InvalidArgument("a store in PostgreSQL has no texts with a NUL character")
+        for kind, key in self.places:
+            check_texts(*kind, *key)
+        check_texts(*self.owners)
+        for row in self._rows:
+            if row is not None:
+                check_texts(row.uid, row.owner_uid, row.form)
         self.size = sum(len(each.body) for each in self._rows if each is not None)
 
     @override
@@ -263,7 +272,7 @@ class RaiseRequest(Request):
     whole = True
 
     def __init__(self, fence: Fence) -> None:
-        super().__init__()
+        super().__init__(*fence[:2])
         self.fence = fence
         self.checkpoint = 0
         self.scopes = [(fence.controller, fence.member)]
@@ -289,7 +298,7 @@ class CheckpointRequest(Request):
     """A request to record a fence's checkpoint. It makes no revision."""
 
     def __init__(self, fence: Fence, checkpoint: int) -> None:
-        super().__init__()
+        super().__init__(*fence[:2])
         if not 0 <= checkpoint <= HIGHEST:
             raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {checkpoint}")
         self._fence = fence
@@ -311,7 +320,9 @@ class AcquireRequest(Request):
     whole = True
 
     def __init__(self, name: str, holder: str, ttl: float, attempt: str) -> None:
-        super().__init__()
+        super().__init__(name, holder, attempt)
+        if not 0 < ttl <= LONGEST_TTL:
+            raise InvalidArgument(f"the ttl of {name} must be above 0 and at most {LONGEST_TTL:g} seconds, got {ttl}")
         self._wanted = Lease(name, holder, 0, ttl, attempt, time.time())
         self.held = CurrentLease(self._wanted, ttl)
         self.acquired = False
@@ -344,7 +355,7 @@ class ReleaseRequest(Request):
     """A request to end a term. It does nothing if the term has ended already."""
 
     def __init__(self, name: str, holder: str, term: int) -> None:
-        super().__init__()
+        super().__init__(name)
         self._held = (holder, term)
         self.scopes = [scope_of(name)]
 
@@ -396,6 +407,21 @@ def given_row(resource: pb.Resource) -> GivenRow:
     owner_uid = resource.owner.uid if resource.owner is not None else ""
     body = encode(resource)
     return GivenRow(resource, resource.id.uid, owner_uid, form_of(resource), body)  # type: ignore[union-attr]  # stored ids are whole
+
+
+def check_texts(*texts: str) -> None:
+    """Raise InvalidArgument if a key, or a row, cannot have these texts: they would fail the batch of others."""
+    joined = "".join(texts)
+    try:
+        size = len(joined.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{joined[:100]!r} is not a text that UTF-8 has: {error.reason}") from None
+    if "\0" in joined:
+        raise InvalidArgument(f"a store in PostgreSQL has no texts with a NUL character, got {joined[:100]!r}")
+    if size > MOST_KEYED:
+        raise InvalidArgument(
+            f"the texts of a key in PostgreSQL may have at most {MOST_KEYED} bytes, got {size}: {joined[:100]!r}…"
+        )
 
 
 def check_fence(state: State, fence: Fence) -> None:
