@@ -19,7 +19,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -151,7 +151,8 @@ class PostgresServer(ServerProcess):
     def resume(self) -> None:
         """Let all of them continue."""
         for each in (*_children(self.process), self.process):
-            os.kill(each, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # a backend ends with its client
+                os.kill(each, signal.SIGCONT)
 
     def stop(self) -> None:
         """End it at once, as `pg_ctl stop -m immediate` does, and wait until all of its processes have ended."""

@@ -75,6 +75,31 @@ async def test_store_of_a_newer_program_is_refused(postgres: PostgresServer) -> 
             pass
 
 
+async def test_store_that_has_lost_its_row_is_refused(postgres: PostgresServer) -> None:
+    """A new one would begin at revision 0 beside the resources of the old one."""
+    url = postgres.new_url()
+    async with PostgresBackend(url):
+        pass
+    postgres.sql(f"DELETE FROM {url.partition('schema=')[2]}.store")
+    with pytest.raises(StoreUnusable, match=r'the table "store" at .* has lost its row'):
+        async with PostgresBackend(url):
+            pass
+
+
+async def test_schema_may_have_as_many_bytes_as_a_channel_takes(postgres: PostgresServer) -> None:
+    async with PostgresBackend(f"{postgres.dsn()}?schema={'s' * 55}") as store:
+        await put(store, thing("a"))
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_database_of_another_encoding_is_refused(postgres: PostgresServer, encoding: str) -> None:
+    postgres.sql(f"CREATE DATABASE {encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    url = postgres.new_url().replace("/postgres?", f"/{encoding.lower()}?")
+    with pytest.raises(StoreUnusable, match=f"has the encoding {encoding}: create one with ENCODING 'UTF8'"):
+        async with PostgresBackend(url):
+            pass
+
+
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [

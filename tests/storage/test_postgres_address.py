@@ -32,6 +32,8 @@ def test_address_has_the_options_of_libpq_and_of_the_store(tmp_path: Path) -> No
 def test_password_is_never_shown() -> None:
     read = postgres_address("postgresql://staff:s3cret@h/d")
     assert "s3cret" not in str(read) + repr(read)
+    named = postgres_address("postgresql://h/d?dbname=postgresql%3A%2F%2Fstaff%3As3cret%40h%2Fd")
+    assert "s3cret" not in str(named) + repr(named)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,8 @@ def test_password_is_never_shown() -> None:
         "postgresql:/staff:s3cret@h/d",
         "postgresql://staff:s3cret@h/d?password_file=/x",
         "postgresql://staff:s3cret@[::1/d",
+        "postgres:/d?password=s3cret",
+        "postgresql://staff:s3c?s3cret@h/d",
     ],
 )
 async def test_password_in_an_invalid_url_is_never_shown(url: str) -> None:
@@ -61,7 +65,7 @@ async def test_password_in_an_invalid_url_is_never_shown(url: str) -> None:
         ("postgresql:h/d", "is not a URL of PostgreSQL"),
         ("postgresql://h/d?bogus=1", "bogus"),
         ("postgresql://h/d?schema=", "'schema' .* must have a value"),
-        (f"postgresql://h/d?schema={'s' * 64}", "at most 63 bytes"),
+        (f"postgresql://h/d?schema={'s' * 56}", "at most 55 bytes"),
         ("postgresql://h/d?max_changes=0", "'max_changes' .* a whole number above 0, got '0'"),
         ("postgresql://h/d?max_age=x", "'max_age' .* a number of seconds above 0, got 'x'"),
         ("postgresql://h/d?schema=a&schema=b", "duplicate option"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 LONGEST = 2_000
@@ -111,7 +112,8 @@ def without_password(url: str) -> str:
     scheme, found, rest = url.partition("://") if "://" in url else ("", "", url)
     credentials, at, hosts = rest.rpartition("@")
     user, colon, _ = credentials.partition(":")
-    return f"{scheme}{found}{user}{':…' if colon else ''}{at}{hosts}" if at else url
+    shown = f"{scheme}{found}{user}{':…' if colon else ''}{at}{hosts}" if at else url
+    return re.sub("password=[^&]+", "password=…", shown)
 
 
 def did_you_mean(value: str, known: Iterable[str]) -> str:

@@ -62,7 +62,7 @@ class PostgresAddress:
             f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False) if host[:1] != "/"
         ]
         where = ",".join(shown) or given.get("service", "")
-        return f"postgresql://{where}/{given.get('dbname', '')}?schema={self.schema}"
+        return f"postgresql://{where}/{without_password(given.get('dbname', ''))}?schema={self.schema}"
 
     def connecting(self) -> dict[str, str]:
         """Return what libpq connects with. Raise StoreUnusable if the file of the password cannot be read."""
@@ -82,20 +82,20 @@ def postgres_address(url: str) -> PostgresAddress:
     rest, _, query = rest.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     options = dict(pairs)
-    shown = without_password(url.partition("?")[0])
+    shown = without_password(url).partition("?")[0]
     if len(options) < len(pairs):
         raise InvalidArgument(f"duplicate option in {shown!r}: {', '.join(name for name, _ in pairs)}")
     own = {name: options.pop(name) for name in _OWN if name in options}
     for name, value in own.items():
         if not value or "\0" in value:
             raise InvalidArgument(f"the option {name!r} of {shown!r} must have a value")
-    if len((schema := own.get("schema", "")).encode()) > 63 or "%" in schema:
-        raise InvalidArgument(f"the schema of {shown!r} must have at most 63 bytes and no '%', got {schema!r}")
+    if len((schema := own.get("schema", "")).encode()) > 55 or "%" in schema:
+        raise InvalidArgument(f"the schema of {shown!r} must have at most 55 bytes and no '%', got {schema!r}")
     try:
         parameters = checked_parameters(f"{scheme}://{rest}", {}) | checked_parameters("", options)
     except InvalidArgument as error:
         # libpq repeats the URL, which may have a password.
-        why = str(error) if "@" not in rest else "it is not a URL of libpq, or has an unknown option"
+        why = str(error) if "@" not in url else "it is not a URL of libpq, or has an unknown option"
         raise InvalidArgument(f"{shown!r} is invalid: {why}; write {FORM}") from None
     if "password_file" in own and "password" in parameters:
         raise InvalidArgument(f"{shown!r} has a password and a password_file: give one of them")

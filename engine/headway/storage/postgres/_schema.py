@@ -297,7 +297,7 @@ def _quoted(name: str) -> str:
 
 
 SERVER = """
-SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
+SELECT pg_is_in_recovery(), current_setting('server_encoding'),
     pg_backend_pid(), concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
     extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()),
     CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END)

@@ -39,9 +39,9 @@ async def read_server(connection: Connection) -> str:
 
     Raises:
         Unavailable: the server accepts no writes.
-        StoreUnusable: a pooler answers in its place.
+        StoreUnusable: a pooler answers in its place, or the database has another encoding.
     """
-    _, [(recovering, _, process, server)] = await connection.ask((sql.SETTINGS, {}), (sql.SERVER, {}))
+    _, [(recovering, encoding, process, server)] = await connection.ask((sql.SETTINGS, {}), (sql.SERVER, {}))
     if process != connection.info.backend_pid:
         raise StoreUnusable(
             "a pooler such as PgBouncer answers in place of the server: connect to PostgreSQL itself, because "
@@ -49,6 +49,8 @@ async def read_server(connection: Connection) -> str:
         )
     if recovering:
         raise Unavailable("the server is a standby: it accepts no writes")
+    if encoding != "UTF8":
+        raise StoreUnusable(f"the database has the encoding {encoding}: create one with ENCODING 'UTF8'")
     return str(server)
 
 
@@ -79,6 +81,8 @@ async def found(connection: Connection, statements: sql.Statements, where: str) 
         await connection.ask((sql.BEGIN, {}), lock)
         try:
             if await _exists(connection, "to_regclass", statements.store):
+                if not (await connection.ask((statements.here, {})))[0]:
+                    raise StoreUnusable(f'the table "store" at {where} has lost its row: restore it from a backup')
                 return
             try:
                 if not await _exists(connection, "to_regnamespace", statements.schema):
