@@ -119,3 +119,13 @@ async def test_ttl_that_postgres_cannot_have_is_refused(postgres: PostgresServer
     async with PostgresBackend(postgres.new_url()) as store, trio.open_nursery() as nursery:
         nursery.start_soon(refused, InvalidArgument, store.acquire_lease("a", "web-1", ttl), "a lease")
         nursery.start_soon(put, store, thing("b"))
+
+
+async def test_commit_that_takes_too_long_to_send_is_refused(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.storage.postgres._requests.MOST_BYTES", 1 << 20)
+    async with PostgresBackend(postgres.new_url()) as store:
+        await put(store, thing("a", "x" * 1_000_000))
+        with pytest.raises(InvalidArgument, match="at most 1 MiB of resources, got"):
+            await put(store, thing("b", "x" * 1_050_000))

@@ -36,7 +36,7 @@ from headway.storage.postgres import _lease, _reads
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._address import PostgresAddress, postgres_address
 from headway.storage.postgres._follow import Follower
-from headway.storage.postgres._requests import CheckpointRequest, CountRequest, RaiseRequest, WriteRequest
+from headway.storage.postgres._requests import CheckpointRequest, RaiseRequest, Request, WriteRequest
 from headway.storage.postgres._session import Session
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
@@ -187,7 +187,9 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
 
     @override
     async def count_for_rules(self) -> None:
-        await self._use().writer.submit(CountRequest())
+        request = Request()
+        request.counts = True
+        await self._use().writer.submit(request)
 
     @override
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:

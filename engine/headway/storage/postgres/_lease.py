@@ -11,9 +11,8 @@ from headway.storage._leases import Acquired, CurrentLease, TermEnded, not_held,
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._requests import (
     AcquireRequest,
-    ExpireRequest,
-    HeldLease,
     ReleaseRequest,
+    Request,
     check_texts,
     lease_from,
 )
@@ -25,7 +24,7 @@ async def acquire(session: Session, name: str, holder: str, ttl: float, attempt:
     held = await _read(session, name)
     if held is not None and held.remaining > 0 and held.lease.holder != holder:
         # Many ask for a lease that another one holds. They need no transaction.
-        return Acquired(False, CurrentLease(held.lease, held.remaining), await session.confirm())
+        return Acquired(False, held, await session.confirm())
     request = AcquireRequest(name, holder, ttl, attempt)
     await session.writer.submit(request)
     return Acquired(request.acquired, request.held, session.after(request))
@@ -38,7 +37,9 @@ async def keep(session: Session, name: str, holder: str, term: int) -> None:
     if renewed:
         return
     # The term may have expired, but no commit has ended it.
-    await session.writer.submit(ExpireRequest(name))
+    expiring = Request()
+    expiring.scopes = [scope_of(name)]
+    await session.writer.submit(expiring)
     held = await _read(session, name)
     if held is not None and (held.lease.holder, held.lease.term) != (holder, term):
         raise not_held(name, holder, term, held.lease.holder, held.lease.term)
@@ -56,9 +57,8 @@ async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLe
     _, [(revision, id)], rows, _ = await session.readers.ask(
         (sql.BEGIN_READ, {}), (s.here, {}), (s.list_leases, {}), (sql.COMMIT, {})
     )
-    held = sorted((lease_from(*row) for row in rows), key=lambda each: each.lease.name)
-    found = [CurrentLease(each.lease, each.remaining) for each in held if each.lease.name.startswith(name_prefix)]
-    return found, session.note(id, revision)
+    held = sorted((lease_from(*row)[0] for row in rows), key=lambda each: each.lease.name)
+    return [each for each in held if each.lease.name.startswith(name_prefix)], session.note(id, revision)
 
 
 async def wait_ended(session: Session, name: str, term: int) -> None:
@@ -73,9 +73,9 @@ async def wait_ended(session: Session, name: str, term: int) -> None:
             await session.leases.wait()
 
 
-async def _read(session: Session, name: str) -> HeldLease | None:
+async def _read(session: Session, name: str) -> CurrentLease | None:
     [rows] = await session.readers.ask((session.sql.lease, _scope(name)))
-    return lease_from(*rows[0]) if rows else None
+    return lease_from(*rows[0])[0] if rows else None
 
 
 def _scope(name: str) -> dict[str, object]:

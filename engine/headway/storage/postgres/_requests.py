@@ -39,6 +39,9 @@ HIGHEST = 2**63 - 1
 MOST_KEYED = 2600
 """The maximum number of bytes of the texts of a key. An index of PostgreSQL takes 2,704 with what it adds."""
 
+MOST_BYTES = 64 << 20
+"""The maximum number of bytes of the bodies of one commit, which a server has to take in the time of one call."""
+
 LONGEST_TTL = 1e9
 """The maximum number of seconds of a lease: times far beyond it are none of PostgreSQL's."""
 
@@ -58,14 +61,6 @@ class StoredRow(NamedTuple):
     form: str
     revision: int
     size: int
-
-
-class HeldLease(NamedTuple):
-    """A lease, whether its holder has renewed it, and the seconds until it expires."""
-
-    lease: Lease
-    renewed: bool
-    remaining: float
 
 
 @dataclass(slots=True)
@@ -108,7 +103,7 @@ class State:
         owning: the uids that own something, of those that the requests name.
         fences: (term, number, checkpoint) of the fences that the requests name, and of their controllers if a request
             is `whole`.
-        leases: the leases of the fences that the requests name.
+        leases: the leases of the fences that the requests name, and whether their holders have renewed them.
         changes: what to write of resources.
         raised: the fences to write.
         granted: the leases to write; None to delete.
@@ -119,7 +114,7 @@ class State:
     rows: dict[Place, StoredRow] = field(default_factory=dict)
     owning: set[str] = field(default_factory=set)
     fences: dict[Scope, tuple[int, int, int]] = field(default_factory=dict)
-    leases: dict[Scope, HeldLease] = field(default_factory=dict)
+    leases: dict[Scope, tuple[CurrentLease, bool]] = field(default_factory=dict)
     changes: list[Logged] = field(default_factory=list)
     raised: set[Scope] = field(default_factory=set)
     granted: dict[Scope, Lease | None] = field(default_factory=dict)
@@ -139,7 +134,7 @@ class State:
         ended = [scope for scope in scopes if scope in self.leases]
         self.revision += bool(ended)
         for scope in ended:
-            lease = self.leases.pop(scope).lease
+            (lease, _), _ = self.leases.pop(scope)
             self.granted[scope] = None
             term, _, checkpoint = self.fence(scope)
             if term == lease.term:
@@ -149,6 +144,9 @@ class State:
 
 class Request:
     """A change that one caller requests, and its outcome.
+
+    Without a change, its transaction does what each does first: it ends the expired leases if there is a scope, and
+    lets the rules count what is stored if they are to.
 
     Attributes:
         counts: True if the rules are to count what is stored.
@@ -180,12 +178,12 @@ class Request:
         self.error: BaseException | None = None
         self.committing: Committing | None = None
 
-    def run(self, state: State) -> bool:
+    def run(self, state: State) -> bool:  # noqa: ARG002  # it changes nothing
         """Raise an error if the request is rejected, and change nothing. Otherwise change the state.
 
         Return True if the request makes a revision, which is then the state's next one.
         """
-        raise NotImplementedError
+        return False
 
     def publish(self) -> None:
         """Note that the request is stored."""
@@ -212,6 +210,10 @@ class WriteRequest(Request):
             if row is not None:
                 check_texts(row.uid, row.owner_uid, row.form)
         self.size = sum(len(each.body) for each in self._rows if each is not None)
+        if self.size > MOST_BYTES:
+            raise InvalidArgument(
+                f"a commit to PostgreSQL may have at most {MOST_BYTES >> 20} MiB of resources, got {self.size} bytes"
+            )
 
     @override
     def run(self, state: State) -> bool:
@@ -283,7 +285,7 @@ class RaiseRequest(Request):
         scope = (controller, member)
         held = state.leases.get(scope)
         term, number, checkpoint = state.fence(scope)
-        raised = raised_fence(self.fence, (term, number), held and held.lease.term, next_term(scope, state.fences))
+        raised = raised_fence(self.fence, (term, number), held and held[0].lease.term, next_term(scope, state.fences))
         if max(raised[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {raised[2:]} of {controller} is above {HIGHEST}, the maximum")
         state.revision += 1
@@ -334,10 +336,10 @@ class AcquireRequest(Request):
         term, number, checkpoint = state.fence(scope)
         held = state.leases.get(scope)
         if held is not None:
-            lease = held.lease
-            in_use = held.renewed or (term == lease.term and number > 0)
+            (lease, _), renewed = held
+            in_use = renewed or (term == lease.term and number > 0)
             if lease.holder != wanted.holder or is_late(lease, wanted.holder, wanted.attempt, in_use=in_use):
-                self.held = CurrentLease(lease, held.remaining)
+                self.held = held[0]
                 return False
         following = max(term + 1, next_term(scope, state.fences))
         if following >= HIGHEST:
@@ -346,7 +348,7 @@ class AcquireRequest(Request):
         self.held, self.acquired = CurrentLease(lease, lease.ttl), True
         state.revision += 1
         state.write_fence(scope, following, 0, checkpoint)
-        state.leases[scope] = HeldLease(lease, False, lease.ttl)
+        state.leases[scope] = self.held, False
         state.granted[scope] = lease
         return True
 
@@ -362,32 +364,10 @@ class ReleaseRequest(Request):
     @override
     def run(self, state: State) -> bool:
         held = state.leases.get(self.scopes[0])
-        if held is None or (held.lease.holder, held.lease.term) != self._held:
+        if held is None or (held[0].lease.holder, held[0].lease.term) != self._held:
             return False
         state.end_leases(self.scopes)
         return True
-
-
-class CountRequest(Request):
-    """A request to let the rules count what is stored. It makes no revision."""
-
-    counts = True
-
-    @override
-    def run(self, state: State) -> bool:
-        return False
-
-
-class ExpireRequest(Request):
-    """A request to end the terms of expired leases. Each transaction that names a fence does so first."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.scopes = [scope_of(name)]
-
-    @override
-    def run(self, state: State) -> bool:
-        return False
 
 
 _DIGEST = 16
@@ -430,11 +410,11 @@ def check_fence(state: State, fence: Fence) -> None:
     check_borne(fence, (term, number))
 
 
-def lease_from(controller: str, member: str, holder: str, term: int, *rest: object) -> HeldLease:
-    """Return a lease from its row."""
+def lease_from(controller: str, member: str, holder: str, term: int, *rest: object) -> tuple[CurrentLease, bool]:
+    """Return a lease, and whether its holder has renewed it, from its row."""
     ttl, attempt, acquired_at, renewed, remaining = rest
     lease = Lease(lease_of(controller, member), holder, term, float(ttl), str(attempt), float(acquired_at))  # type: ignore[arg-type]
-    return HeldLease(lease, bool(renewed), max(float(remaining), 0.0))  # type: ignore[arg-type]
+    return CurrentLease(lease, max(float(remaining), 0.0)), bool(renewed)  # type: ignore[arg-type]
 
 
 def _version(stored: StoredRow | None) -> str:
