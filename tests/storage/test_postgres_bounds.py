@@ -10,10 +10,11 @@ import trio
 import trio.testing
 
 from headway.errors import CallerError, InvalidArgument, StoreUnusable
-from headway.resource import Within
+from headway.resource import Key, Within, pb
 from headway.storage import Fence, PostgresBackend, Require, RequireOwnsNothing
 from headway.storage.postgres._connection import Connection, Rows, Statement
-from headway.testing.conformance import EVERYTHING, KIND, put, refused, thing
+from headway.storage.postgres._follow import Follower
+from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, refused, thing
 from tests.helpers.postgres_server import PostgresServer
 from tests.storage.etcd_kit import until
 
@@ -129,3 +130,74 @@ async def test_commit_that_takes_too_long_to_send_is_refused(
         await put(store, thing("a", "x" * 1_000_000))
         with pytest.raises(InvalidArgument, match="at most 1 MiB of resources, got"):
             await put(store, thing("b", "x" * 1_050_000))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of bodies in each answer of a server from now on, of which each may have about 10,000."""
+    monkeypatch.setattr("headway.storage.postgres._schema.ANSWER_BYTES", 10_000)
+    sizes: list[int] = []
+    usual = Connection.ask
+
+    async def ask(connection: Connection, *statements: Statement) -> list[Rows]:
+        found = await usual(connection, *statements)
+        sizes.append(sum(len(cell) for rows in found for row in rows for cell in row if isinstance(cell, bytes)))
+        return found
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    return sizes
+
+
+async def fill_with_large(store: PostgresBackend) -> list[str]:
+    filled = [f"n{number:02}" for number in range(30)]
+    for name in filled:
+        await put(store, thing(name, "x" * 4_000))
+    return filled
+
+
+async def test_lists_of_large_resources_are_read_in_small_answers(postgres: PostgresServer, answers: list[int]) -> None:
+    """And no more of them than were asked for."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        filled = await fill_with_large(store)
+        assert await names(store) == filled
+        assert len((await store.list(KIND, EVERYTHING, limit=7))[0]) == 7
+        reader = await reading(store)
+        await reader.until_snapshot()
+        assert [key[2] for key in reader.held] == filled
+        listed: list[pb.Resource] = []
+        behind: Key | None = None
+        while not listed or behind is not None:
+            some, behind, _ = await store.list_part(KIND, EVERYTHING, behind, 5)
+            listed += some
+        assert [each.id.name for each in listed if each.id is not None] == filled
+        assert 10_000 <= max(answers) < 15_000
+        answers.clear()
+        await store.list_part(KIND, EVERYTHING, None, 1)
+        assert max(answers) < 10_000
+
+
+async def test_history_of_large_resources_is_read_in_small_answers(
+    postgres: PostgresServer, answers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an engine that has fallen behind, and by a watcher that has."""
+    monkeypatch.setattr("headway.storage.postgres._session.IN_MEMORY", 1_000)
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        at = store.position
+        catch_up, go_on = Follower._catch_up, trio.Event()
+
+        async def late(self: Follower, connection: Connection) -> bool:
+            await go_on.wait()
+            return await catch_up(self, connection)
+
+        monkeypatch.setattr(Follower, "_catch_up", late)
+        filled = await fill_with_large(other)
+        answers.clear()
+        go_on.set()
+        await until(lambda: store._use().history.log.head == other.position.revision)
+        assert 10_000 <= max(answers) < 15_000
+        answers.clear()
+        reader = await reading(store, after=at)
+        await reader.until(other.position.revision)
+        assert [key[2] for key in reader.held] == filled
+        assert 10_000 <= max(answers) < 15_000

@@ -17,7 +17,7 @@ from headway.errors import EngineBug, HeadwayError, StoreUnusable, Unavailable
 from headway.storage._timeline import Timeline
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Connection, understood
-from headway.storage.postgres._history import LoggedCommit, commits_from
+from headway.storage.postgres._history import LoggedCommit, commits_from, is_cut
 from headway.storage.postgres._session import Session
 from headway.storage.postgres._standing import (
     OtherHistory,
@@ -121,7 +121,7 @@ class Follower:
         _, [(store_id, _, revision, id, floor)], rows, sessions, _ = await connection.ask(
             (sql.BEGIN_READ, {}),
             (s.standing, {}),
-            (s.follow, {"after": log.head, "most": PAGE}),
+            (s.follow, {"after": log.head, "most": PAGE, "bytes": sql.ANSWER_BYTES}),
             (s.sessions, {}),
             (sql.COMMIT, {}),
         )
@@ -132,7 +132,7 @@ class Follower:
             await self._begin(connection)
             return True
         history.timeline = timeline
-        more = len(rows) > PAGE
+        more = is_cut(PAGE, [(row[7], row[9]) for row in rows])
         head = rows[-1][0] if more else revision
         self._publish(list(commits_from(rows)), head)
         session.note(id, revision)

@@ -64,13 +64,25 @@ def commits_from(rows: Sequence[tuple[Any, ...]]) -> Iterator[LoggedCommit]:
         yield commit
 
 
+def is_cut(most: int, bodies: Sequence[tuple[bytes, bytes | None]]) -> bool:
+    """Return True if an answer with these bodies, and states before, has reached a bound: there may be more."""
+    return len(bodies) >= most or sum([len(body) + len(former or b"") for body, former in bodies]) >= sql.ANSWER_BYTES
+
+
 async def read_page(readers: Pool, s: sql.Statements, kind: Kind, after: int, through: int, *, formers: bool) -> Page:
     """Return the changes of a kind after a revision, in whole commits, up to ``through``.
 
     Raises:
         HistoryCompacted: some of the changes are no longer kept.
     """
-    asked = {"after": after, "through": through, "group": kind[0], "kind": kind[1], "most": PAGE_CHANGES}
+    asked = {
+        "after": after,
+        "through": through,
+        "group": kind[0],
+        "kind": kind[1],
+        "most": PAGE_CHANGES,
+        "bytes": sql.ANSWER_BYTES,
+    }
     _, [(floor,)], rows, _ = await readers.ask((sql.BEGIN_READ, {}), (s.floor, {}), (s.page, asked), (sql.COMMIT, {}))
     if after < floor:
         raise too_far_behind(kind, after, floor)
@@ -84,7 +96,7 @@ async def read_page(readers: Pool, s: sql.Statements, kind: Kind, after: int, th
         raise HistoryCompacted(
             f"the history of {'.'.join(kind)} after revision {after} cannot be read: {error}"
         ) from error
-    if len(rows) >= PAGE_CHANGES:
+    if is_cut(PAGE_CHANGES, [(row[3], row[5]) for row in rows]):
         page = page._replace(through=rows[-1][0])
     ending_commits(page.changes)
     return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import trio
@@ -20,9 +21,6 @@ from headway.storage.postgres._requests import check_texts
 PAGE = 2000
 """The maximum number of rows in one answer."""
 
-PAGE_BYTES = 4 << 20
-"""The bytes of rows in one answer, about. Rows of large resources come in smaller pages."""
-
 DECODED = 500
 """The number of resources to decode between two checkpoints: a few milliseconds."""
 
@@ -39,7 +37,7 @@ def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None
     Other resources than those of the metadata may be among them: the bytes may be in another part of a body.
     """
     check_texts(*kind, *within[:2], within.name_prefix, *(after or ()))
-    where, values = [], dict[str, Any](group=kind[0], kind=kind[1], limit=limit)
+    where, values = [], dict[str, Any](group=kind[0], kind=kind[1], limit=limit, bytes=sql.ANSWER_BYTES)
     for column, value in zip(("partition", "namespace"), within[:2], strict=True):
         if value != "*":
             where.append(f"{column} = %({column})s")
@@ -54,32 +52,32 @@ def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None
         where.append(f"position(%(metadata{index})s in body) > 0")
         values[f"metadata{index}"] = encode(pb.Resource(metadata={key: value}))
     conditions = "".join(f" AND {each}" for each in where)
-    return f"{s.rows}{conditions} ORDER BY partition, namespace, name LIMIT %(limit)s", values
+    order = "partition, namespace, name"
+    found = f"{s.rows}{conditions} ORDER BY {order} LIMIT %(limit)s"
+    return f"{sql.bounded(f'revision, body, {order}', found, 'length(body)', order)} ORDER BY {order}", values
 
 
 class Scan:
     """The rows within a range, read in pages on one connection, in a transaction that the caller has begun."""
 
-    def __init__(self, s: sql.Statements, kind: Kind, within: Within, after: Key | None) -> None:
+    def __init__(self, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int = 0) -> None:
         self._sql = s
         self._kind = kind
         self._within = within
         self.after = after
-        self.limit = 200
+        # Those with other metadata are among what is read.
+        self.limit = min(limit + 1, PAGE) if limit and not within.metadata else PAGE
         self.done = False
 
-    def statement(self, most: int = PAGE) -> Statement:
+    def statement(self) -> Statement:
         """Return the statement for the next page."""
-        self.limit = min(self.limit, most)
         return rows_within(self._sql, self._kind, self._within, self.after, self.limit)
 
     def took(self, rows: Rows) -> list[tuple[int, bytes]]:
         """Note the rows of a page, and return their revisions and bodies."""
-        self.done = len(rows) < self.limit
+        self.done = len(rows) < self.limit and sum([len(row[1]) for row in rows]) < sql.ANSWER_BYTES
         if rows:
             self.after = (rows[-1][2], rows[-1][3], rows[-1][4])
-            size = sum([len(row[1]) for row in rows]) / len(rows)
-            self.limit = max(1, min(PAGE, int(PAGE_BYTES / (size + 1))))
         return [(row[0], row[1]) for row in rows]
 
 
@@ -90,14 +88,14 @@ async def begin_scan(connection: Connection, s: sql.Statements, scan: Scan) -> t
 
 
 async def read_rows(
-    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None = None
+    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None = None, limit: int = 0
 ) -> tuple[list[list[tuple[int, bytes]]], Here]:
-    """Read all rows within a range, in pages, at one revision."""
-    scan = Scan(s, kind, within, after)
+    """Read the rows within a range, in pages, at one revision: all, or as many as ``limit`` resources may need."""
+    scan = Scan(s, kind, within, after, limit)
     async with readers.connection() as connection:
         here, page = await begin_scan(connection, s, scan)
         pages = [page]
-        while not scan.done:
+        while not scan.done and not (limit and not within.metadata and sum(map(len, pages)) >= limit):
             [rows] = await connection.ask(scan.statement())
             pages.append(scan.took(rows))
         await connection.ask((sql.COMMIT, {}))
@@ -118,7 +116,7 @@ async def list_part(
     readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int
 ) -> tuple[list[pb.Resource], Key | None, Here]:
     """Return the next resources within a range, the key to go on behind (None at the end), and where they were read."""
-    scan = Scan(s, kind, within, after)
+    scan = Scan(s, kind, within, after, limit)
     async with readers.connection() as connection:
         here, rows = await begin_scan(connection, s, scan)
         await connection.ask((sql.COMMIT, {}))
@@ -136,15 +134,8 @@ async def list_all(
     readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int
 ) -> tuple[list[pb.Resource], Here]:
     """Return the resources within a range and behind a key, at most ``limit`` of them unless that is 0."""
-    scan = Scan(s, kind, within, after)
-    found: list[pb.Resource] = []
-    async with readers.connection() as connection:
-        here, rows = await begin_scan(connection, s, scan)
-        found += await decoded(rows, within)
-        while not scan.done and not (limit and len(found) >= limit):
-            [more] = await connection.ask(scan.statement())
-            found += await decoded(scan.took(more), within)
-        await connection.ask((sql.COMMIT, {}))
+    pages, here = await read_rows(readers, s, kind, within, after, limit)
+    found = await decoded(chain.from_iterable(pages), within)
     return found[:limit] if limit else found, here
 
 

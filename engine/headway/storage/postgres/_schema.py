@@ -16,6 +16,9 @@ from headway.storage.postgres._connection import Texts
 
 FORMAT = 1
 
+ANSWER_BYTES = 4 << 20
+"""The bytes of bodies at which an answer ends, and a resource or a commit more."""
+
 # Names are compared as bytes, as everywhere in Headway. Rows that change often leave room in their pages, so that
 # PostgreSQL keeps their new versions there and cleans up without a vacuum (HOT). History is only ever appended to and
 # deleted from its beginning, so its dead rows are in whole pages, and a vacuum of a few thousand of them is cheap.
@@ -225,12 +228,7 @@ class Statements:
         self.delete_lease = f"DELETE FROM {s}.leases WHERE controller = %(controller)s AND member = %(member)s"
 
         age = "extract(epoch FROM clock_timestamp() - at)::double precision"
-        # With ties, so that the last commit is whole.
-        self.follow = (
-            f"SELECT {_LOGGED}, {age} FROM {s}.history WHERE revision > %(after)s AND revision <="
-            f" coalesce((SELECT revision FROM {s}.history WHERE revision > %(after)s ORDER BY revision, seq"
-            f" OFFSET %(most)s LIMIT 1), {2**63 - 1}) ORDER BY revision, seq"
-        )
+        self.follow = _first_commits(f"{_LOGGED}, {age}", f"{s}.history WHERE revision > %(after)s")
         self.since = (
             f"SELECT type_group, kind, deleted, version, body, added, grown FROM {s}.history WHERE revision > %(after)s"
             " AND (%(active)s OR (type_group, kind) IN (SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[])))"
@@ -244,11 +242,10 @@ class Statements:
             f"SELECT type_group, kind, partition, namespace, count(*), sum(length(body))::bigint {rows}"
             " GROUP BY type_group, kind, partition, namespace"
         )
-        self.page = (
-            "SELECT revision, deleted, version, body, former_version, former FROM (SELECT * FROM"
-            f" {s}.history WHERE revision > %(after)s AND revision <= %(through)s AND type_group = %(group)s"
-            " AND kind = %(kind)s ORDER BY revision FETCH FIRST %(most)s ROWS WITH TIES) AS found"
-            " ORDER BY revision, seq"
+        self.page = _first_commits(
+            "revision, deleted, version, body, former_version, former",
+            f"{s}.history WHERE revision > %(after)s AND revision <= %(through)s AND type_group = %(group)s"
+            " AND kind = %(kind)s",
         )
         self.floor = f"SELECT floor FROM {s}.store"
         self.sizes = (
@@ -264,6 +261,22 @@ class Statements:
         self.channel = f"headway {schema}"
         self.listen = f"LISTEN {_quoted(self.channel)}"
         self.notify = "SELECT pg_notify(%(channel)s, %(payload)s)"
+
+
+def bounded(columns: str, found: str, size: str, order: str) -> str:
+    """Return a query for the first of the rows that another query finds, up to about a number of bytes."""
+    window = f"OVER (ORDER BY {order} GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    return (
+        f"SELECT {columns} FROM (SELECT *, sum({size}) {window} AS before FROM ({found}) AS found) AS sized"
+        " WHERE coalesce(before, 0) < %(bytes)s"
+    )
+
+
+def _first_commits(columns: str, found: str) -> str:
+    # With ties, so that the last commit is whole.
+    found = f"SELECT * FROM {found} ORDER BY revision FETCH FIRST %(most)s ROWS WITH TIES"
+    size = "length(body) + coalesce(length(former), 0)"
+    return f"{bounded(columns, found, size, 'revision')} ORDER BY revision, seq"
 
 
 def _same(one: str, other: str) -> str:
