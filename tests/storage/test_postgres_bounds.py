@@ -201,3 +201,59 @@ async def test_history_of_large_resources_is_read_in_small_answers(
         await reader.until(other.position.revision)
         assert [key[2] for key in reader.held] == filled
         assert 10_000 <= max(answers) < 15_000
+
+
+async def test_waits_for_leases_share_their_reads(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby that waits for many reads nothing while they are held, and all of them at once when one has changed."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other, trio.open_nursery() as nursery:
+        terms = [(await other.acquire_lease(f"l{number}", "web-1", 600.0)).held.lease.term for number in range(20)]
+        session, reads, usual = store._use(), 0, Connection.ask
+
+        async def ask(connection: Connection, *statements: Statement) -> list[Rows]:
+            nonlocal reads
+            reads += statements[0][0] == session.sql.lease
+            return await usual(connection, *statements)
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        ended = trio.Event()
+
+        async def wait(number: int) -> None:
+            await store.wait_lease_ended(f"l{number}", terms[number])
+            ended.set()
+
+        for number in range(20):
+            nursery.start_soon(wait, number)
+        await until(lambda: len(session.leases._waiting) == 20)
+        reads = 0
+        await trio.sleep(1.2)
+        assert reads == 0
+        await other.release_lease("l7", "web-1", terms[7])
+        await ended.wait()
+        await until(lambda: len(session.leases._waiting) == 19)
+        assert reads <= 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_term_that_ends_while_it_is_read_is_noticed(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its notification may come before the answer of the read that began earlier."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        session, usual = store._use(), Connection.ask
+        term = (await store.acquire_lease("a", "web-1", 600.0)).held.lease.term
+        released = False
+
+        async def ask(connection: Connection, *statements: Statement) -> list[Rows]:
+            nonlocal released
+            found = await usual(connection, *statements)
+            if statements[0][0] == session.sql.lease and not released:
+                released = True
+                beats = session.lease_beats
+                await store.release_lease("a", "web-1", term)
+                await until(lambda: session.lease_beats > beats)
+            return found
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        with trio.fail_after(10):
+            await store.wait_lease_ended("a", term)

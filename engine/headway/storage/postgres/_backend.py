@@ -130,7 +130,7 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
     @override
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         session = self._use()
-        found, here = await session.gathered.read(kind, key)
+        found, here = await _reads.read(session.gathered, kind, key)
         return found, session.note(*here)
 
     @override
@@ -288,4 +288,5 @@ async def _follow(session: Session, scope: trio.CancelScope) -> None:
     with scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.gathered.run, name="postgres: read")
+            nursery.start_soon(session.held.run, name="postgres: read leases")
             nursery.start_soon(Follower(session).run, name="postgres: follow the store")

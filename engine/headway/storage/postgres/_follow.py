@@ -90,7 +90,7 @@ class Follower:
         heard: set[str] = set()
         connection.hear(heard)
         await connection.ask((session.sql.listen, {}))
-        session.leases.beat()
+        session.beat_leases()
         while not connection.outdated():
             if session.suspicion:
                 raise OtherHistory(session.suspicion)
@@ -108,7 +108,7 @@ class Follower:
         taken = set(heard)
         heard.clear()
         if LEASES in taken:
-            self._session.leases.beat()
+            self._session.beat_leases()
         head = self._session.history.log.head
         # Anyone who may connect to the database can notify of anything.
         return any(each.isdecimal() and len(each) < 20 and int(each) > head for each in taken)

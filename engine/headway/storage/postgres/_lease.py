@@ -64,18 +64,20 @@ async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLe
 async def wait_ended(session: Session, name: str, term: int) -> None:
     """Wait until the lease is not held in this term."""
     while True:
+        beats = session.lease_beats
         held = await _read(session, name)
         if held is None or held.remaining <= 0 or held.lease.term != term:
             return
-        # A term that begins or ends after the read, and before the wait, has been notified about by then only if this
-        # process has taken the notification in between: the time bounds that.
-        with trio.move_on_after(min(held.remaining, 1.0)):
-            await session.leases.wait()
+        if session.lease_beats == beats:
+            # A follower that has lost its connection beats when it has another one.
+            with trio.move_on_after(held.remaining):
+                await session.leases.wait()
 
 
 async def _read(session: Session, name: str) -> CurrentLease | None:
-    [rows] = await session.readers.ask((session.sql.lease, _scope(name)))
-    return lease_from(*rows[0])[0] if rows else None
+    check_texts(name)
+    row = await session.held.read(scope_of(name))
+    return None if row[2] is None else lease_from(*row)[0]
 
 
 def _scope(name: str) -> dict[str, object]:

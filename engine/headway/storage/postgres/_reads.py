@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -27,6 +27,7 @@ DECODED = 500
 MOST_READ = 256
 """The maximum number of resources in one answer of gathered reads."""
 
+Place = TypeVar("Place", bound=Hashable)
 Here = tuple[str, int]
 """The session and the revision of a read."""
 
@@ -55,6 +56,13 @@ def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None
     order = "partition, namespace, name"
     found = f"{s.rows}{conditions} ORDER BY {order} LIMIT %(limit)s"
     return f"{sql.bounded(f'revision, body, {order}', found, 'length(body)', order)} ORDER BY {order}", values
+
+
+async def read(reads: GatheredReads[tuple[Kind, Key]], kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
+    """Return a resource, or None, as of a read that begins after the call."""
+    check_texts(*kind, *key)
+    revision, session, version, body = await reads.read((kind, key))
+    return (None if body is None else resource_from(version, body)), (session, revision)
 
 
 class Scan:
@@ -139,31 +147,29 @@ async def list_all(
     return found[:limit] if limit else found, here
 
 
-class GatheredReads:
-    """Reads of single resources: those that arrive during one share the next one.
+class GatheredReads(Generic[Place]):
+    """Reads of single rows: those that arrive during one share the next one.
 
     Args:
         readers: the connections.
-        statements: the statements of the store's schema.
+        statement: returns the statement for the rows at some places, in their order.
     """
 
-    def __init__(self, readers: Pool, statements: sql.Statements) -> None:
+    def __init__(self, readers: Pool, statement: Callable[[Iterable[Place]], Statement]) -> None:
         self._readers = readers
-        self._sql = statements
-        self._waiting: dict[tuple[Kind, Key], list[_Read]] = {}
+        self._statement = statement
+        self._waiting: dict[Place, list[_Read]] = {}
         self._wake = trio.Event()
 
-    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
-        """Return a resource, or None, as of a read that begins after the call."""
-        check_texts(*kind, *key)
+    async def read(self, place: Place) -> tuple[Any, ...]:
+        """Return a row as of a read that begins after the call."""
         mine = _Read()
-        self._waiting.setdefault((kind, key), []).append(mine)
+        self._waiting.setdefault(place, []).append(mine)
         self._wake.set()
         await mine.done.wait()
         if mine.error is not None:
             raise mine.error
-        assert mine.here is not None, "it is done"
-        return (None if mine.row is None else resource_from(*mine.row)), mine.here
+        return mine.row
 
     async def run(self) -> None:
         """Make the reads, until canceled."""
@@ -181,13 +187,13 @@ class GatheredReads:
                 for each in reads:
                     each.fail(StoreUnusable("the store is closed"))
 
-    async def _read(self, waiting: dict[tuple[Kind, Key], list[_Read]]) -> None:
+    async def _read(self, waiting: dict[Place, list[_Read]]) -> None:
         reads = [each for some in waiting.values() for each in some]
         try:
-            [rows] = await self._readers.ask((self._sql.read, sql.places(waiting)))
-            for some, (revision, session, version, body) in zip(waiting.values(), rows, strict=True):
+            [rows] = await self._readers.ask(self._statement(waiting))
+            for some, row in zip(waiting.values(), rows, strict=True):
                 for each in some:
-                    each.row, each.here = None if body is None else (version, body), (session, revision)
+                    each.row = row
         except HeadwayError as error:
             for each in reads:
                 each.error = type(error)(*error.args)
@@ -205,8 +211,7 @@ class _Read:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        self.row: tuple[int, bytes] | None = None
-        self.here: Here | None = None
+        self.row: tuple[Any, ...] = ()
         self.error: HeadwayError | None = None
 
     def fail(self, error: HeadwayError) -> None:

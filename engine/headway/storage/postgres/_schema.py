@@ -177,7 +177,8 @@ class Statements:
             " ORDER BY controller, member"
         )
         self.lease = (
-            f"SELECT {_LEASE}, {_REMAINING} FROM {s}.leases WHERE controller = %(controller)s AND member = %(member)s"
+            f"SELECT {_LEASE}, {_REMAINING} FROM unnest(%(controllers)s::text[], %(members)s::text[]) WITH ORDINALITY"
+            f" AS a (controller, member, place) LEFT JOIN {s}.leases USING (controller, member) ORDER BY place"
         )
         self.keep_lease = (
             f"UPDATE {s}.leases SET expires = clock_timestamp() + make_interval(secs => ttl), renewed = true"
@@ -333,6 +334,12 @@ An engine that is frozen or cut off in a transaction holds the lock of the store
 What the server acknowledges has to be on its disk. It warns if it acknowledges what its replica may not have.
 A plan that is kept would be one for the few rows that a young table has had.
 """
+
+
+def scopes(of: Iterable[tuple[str, str]]) -> dict[str, Texts]:
+    """Return the parameters for fences or leases by their controllers and members."""
+    controllers, members = zip(*of, strict=True)
+    return {"controllers": Texts(controllers), "members": Texts(members)}
 
 
 def places(keys: Iterable[tuple[Kind, Key]]) -> dict[str, Texts]:

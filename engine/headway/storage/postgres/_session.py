@@ -19,7 +19,7 @@ from headway.storage.postgres._address import PostgresAddress
 from headway.storage.postgres._connection import Connection, Pool, connect, understood
 from headway.storage.postgres._history import IN_MEMORY, read_page
 from headway.storage.postgres._reads import GatheredReads
-from headway.storage.postgres._requests import Request
+from headway.storage.postgres._requests import Place, Request, Scope
 from headway.storage.postgres._rules import RulesFollower
 from headway.storage.postgres._snapshots import Snapshots
 from headway.storage.postgres._standing import (
@@ -90,6 +90,7 @@ class Session:
         readers, scans: the connections for reads of one answer, and of as many as it takes.
         seen: the highest position that a caller has seen.
         leases: beats when a term has begun or ended.
+        lease_beats: the number of these beats.
         reached: beats when the log has reached another revision.
         suspicion: why a connection has found another history; empty if none has.
     """
@@ -102,10 +103,12 @@ class Session:
         self.counts = counts
         self.bounds = bounds
         self.leases = Pulse()
+        self.lease_beats = 0
         self.reached = Pulse()
         self.parameters = parameters
         self.readers = Pool(self.connect, where, READERS)
-        self.gathered = GatheredReads(self.readers, self.sql)
+        self.gathered = GatheredReads[Place](self.readers, lambda of: (self.sql.read, sql.places(of)))
+        self.held = GatheredReads[Scope](self.readers, lambda of: (self.sql.lease, sql.scopes(of)))
         self.scans = Pool(self.connect, where, READERS)
         self.snapshots = Snapshots(self.scans, self.sql)
         self.rules = RulesFollower(rules, self.sql)
@@ -213,9 +216,14 @@ class Session:
         if former is not None:
             why = f"the history of {self.where} after revision {former.log.head} is no longer kept"
             former.pulse.stop(replaced or (lambda: HistoryCompacted(why)))
-            self.leases.beat()
+            self.beat_leases()
             self.reached.beat()
         self.rules.lose()
+
+    def beat_leases(self) -> None:
+        """Note that a term has begun or ended."""
+        self.lease_beats += 1
+        self.leases.beat()
 
     # The state.
 
