@@ -19,15 +19,15 @@ namespace, name). `headway.testing.check_backend` checks these promises:
 7. The store and its callers share the resources that they pass to each other. Neither side modifies them.
 8. The stores of this package have linearizable reads: a read sees every commit acknowledged before it began.
 9. A lease has one holder at a time, in one term. Terms only grow: the end of a term, a restart or a crash never takes
-   them back. A term begins with a commit and ends with one: a release, the next term (of any holder), or, once its
-   time has passed, the next commit that carries a fence or changes a lease. The commit that ends a term also raises
-   the fence that the lease governs (`scope_of`) above that term. No write that carries the term is stored after it,
-   even while the lease has no new holder (C8). While a lease is held, its fence is raised only in the lease's term.
-   No term is granted twice, not even to a repeated request. A late release, renewal or write of an earlier term
-   therefore never affects a later one.
-10. The time of a lease runs by the monotonic clock of the process, or of etcd's leader. A lease never expires early by
-    that clock. After a restart of the process or the leader, a lease that was held counts as held for a whole ttl and
-    can be renewed.
+   them back. A term begins with a commit and ends with one: a release, the next term (of any holder), or, once its time
+   has passed, the next commit that carries a fence or changes a lease (in PostgreSQL: its own). The commit that ends a
+   term also raises the fence that the lease governs (`scope_of`) above that term. No write that carries the term is
+   stored after it, even while the lease has no new holder (C8). While a lease is held, its fence is raised only in the
+   lease's term. No term is granted twice, not even to a repeated request. A late release, renewal or write of an
+   earlier term therefore never affects a later one.
+10. The time of a lease runs by the monotonic clock of the process or of etcd's leader, or by PostgreSQL's clock. A
+    lease never expires early by that clock. After a restart of the process or the leader, a lease that was held counts
+    as held for a whole ttl and can be renewed.
 11. A store that takes rules of commits (`_rules.py`) asks them before each commit that concerns them, and lets them
     follow it, in the commit's own transaction. So no writers exceed together what a rule limits.
 """

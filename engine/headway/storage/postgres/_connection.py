@@ -298,7 +298,7 @@ def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayErr
 
 
 class Texts(list[str]):
-    """A column of texts for `unnest`. psycopg would look at each element to find out what it is: ten times as dear."""
+    """A column of texts for `unnest`. psycopg would look at each element to find its type, at ten times the cost."""
 
 
 class Numbers(list[int]):

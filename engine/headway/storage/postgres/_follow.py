@@ -3,7 +3,7 @@
 A notification only says that there is something to read. Everything is read from the history, so nothing depends on
 the delivery of one.
 
-A wait for the store to come back, for how long ever, loses nothing that the store still keeps.
+However long the store is away, nothing is lost that it still keeps when it comes back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SILENCE = 5.0
 """The seconds without a notification after which the store is asked nevertheless: the connection may have ended."""
 
 TRIM_STEP = 1000
-"""The number of revisions of history that the store may keep beyond its bounds: to delete few is dearer than many."""
+"""The number of revisions of history that the store may keep beyond its bounds, because deletions have a cost."""
 
 TRIM_PART = 4
 """The part of its bytes and of its age by which the history may exceed them."""

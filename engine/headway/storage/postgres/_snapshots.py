@@ -78,7 +78,7 @@ class Snapshots:
     def __init__(self, readers: Pool, statements: sql.Statements) -> None:
         self._readers = readers
         self._sql = statements
-        # A watch that is closed drops its snapshot, and that it here.
+        # Weak, because a closed watch drops its snapshot without a word here.
         self._open: WeakSet[RowSnapshot] = WeakSet()
 
     async def read(self, kind: Kind, within: Within) -> tuple[RowSnapshot, Here]:

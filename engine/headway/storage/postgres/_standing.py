@@ -45,7 +45,7 @@ async def read_server(connection: Connection) -> str:
     if process != connection.info.backend_pid:
         raise StoreUnusable(
             "a pooler such as PgBouncer answers in place of the server: connect to PostgreSQL itself, because "
-            "notifications (LISTEN), and what tells one server from another, need a session of one's own"
+            "notifications (LISTEN), and what tells one server from another, need a session on the server itself"
         )
     if recovering:
         raise Unavailable("the server is a standby: it accepts no writes")
