@@ -1,21 +1,23 @@
-"""Connections to PostgreSQL on Trio: psycopg's generators say what they wait for, and Trio waits for it."""
+"""Connections to PostgreSQL on Trio: psycopg's wrapper of libpq, which never blocks, and Trio waits for its socket."""
 
 from __future__ import annotations
 
+import re
 import select
 import socket
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from struct import pack
-from typing import Any, TypeVar, cast
+from functools import lru_cache
+from itertools import chain, count
+from typing import Any
 
 import psycopg
 import trio
 from psycopg import errors as pg_errors
 from psycopg import pq
-from psycopg.adapt import Dumper
+from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from typing_extensions import override
 
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable, WriteRejected
 
@@ -25,90 +27,141 @@ CALL_TIMEOUT = 10.0
 _GRACE = 0.5
 """The seconds for which a canceled call waits for its answer, so that the connection can be used again."""
 
-Result = TypeVar("Result")
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Mapping[str, Any]]
 """A statement and its parameters."""
 
 
-class _Pipeline(psycopg.AsyncPipeline):
-    """A pipeline that ends with a Sync, not with a Flush behind it.
-
-    That would stop the clock of idle_in_transaction_session_timeout.
-    """
-
-    @override
-    def _fetch_gen(self, *, flush: bool) -> Any:
-        return super()._fetch_gen(flush=False)
-
-
-class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
+class Connection:
     """A connection that waits on Trio. One task uses it at a time.
 
-    It relies on names of psycopg that its documentation does not have: `wait`, which every method of a connection
-    passes its generator to, `_connect_gen`, `_pipeline` and `_fetch_gen`. A test notices if one of them goes.
+    Each call is a pipeline of statements with a Sync at its end. psycopg's own pipelines have a Flush behind that,
+    which would stop the clock of idle_in_transaction_session_timeout. And they take five times the processor time:
+    a write is some statements.
+
+    Args:
+        pgconn: the open connection.
 
     Attributes:
         outdated: returns True if the server is no longer the one that the store is on.
+        warnings: what the server has warned of.
     """
 
     outdated: Callable[[], bool] = staticmethod(lambda: False)
 
-    @override
-    async def wait(
-        self, gen: Generator[Any, Any, Result], interval: float = 0.0, timeout: float | None = None
-    ) -> Result:
-        return await _drive(gen, self.pgconn.socket, self.pgconn.finish)
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        self._pgconn = pgconn
+        self._loading = Transformer()
+        self._prepared: dict[_Shape, bytes] = {}
+        self._names = count()
+        self.warnings: list[str] = []
+        self._heard: set[str] = set()
+        pgconn.nonblocking = 1
+        pgconn.enter_pipeline_mode()
+        pgconn.notice_handler = self._notice
 
     async def ask(self, *statements: Statement) -> list[Rows]:
         """Run statements in one round trip, and return the rows of each. What fails behind a COMMIT raises nothing."""
         with trio.move_on_after(CALL_TIMEOUT):
-            if len(statements) == 1:
-                return [await _rows(await self._run(*statements[0]))]
-            return await self._ask_all(statements)
+            return await self._ask(statements)
         self.drop()
         raise psycopg.OperationalError(f"no answer within {CALL_TIMEOUT:g} s")
 
-    async def _ask_all(self, statements: Sequence[Statement]) -> list[Rows]:
-        failed: BaseException | None = None
-        cursors: list[psycopg.AsyncCursor[tuple[Any, ...]]] = []
+    async def _ask(self, statements: Sequence[Statement]) -> list[Rows]:
+        prepares = self._send([(query, *_dumped(query, values)) for query, values in statements])
+        results: list[pq.abc.PGresult] = []
         try:
-            self._pipeline = _Pipeline(self)
-            async with self._pipeline:
-                try:
-                    for each in statements:
-                        cursors.append(await self._run(*each))  # those before a failure count
-                except BaseException as error:  # noqa: BLE001  # raised below: psycopg would log what it meets at the end
-                    failed = error
+            broken = await self._receive(results)
+        except trio.Cancelled:
+            # The answer may be on its way. Without it the connection is of no more use.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _GRACE) as patience:
+                broken = await self._receive(results)
+            if patience.cancelled_caught:
+                self.drop()
+                raise
+        rows: list[Rows] = []
+        committed = False
+        for prepared, result in zip(prepares, results, strict=False):
+            if result.status in _FAILED:
+                broken = pg_errors.error_from_result(result)
+                break
+            if prepared is not None:
+                self._prepared.update([prepared])
+                continue
+            committed = committed or result.command_status == b"COMMIT"
+            self._loading.set_pgresult(result, format=pq.Format.BINARY)
+            rows.append(self._loading.load_rows(0, result.ntuples, tuple))
+        if broken is not None and not committed:
+            raise broken
+        return rows
+
+    def _send(
+        self, statements: Sequence[tuple[str, tuple[int, ...], list[bytes]]]
+    ) -> list[tuple[_Shape, bytes] | None]:
+        """Send statements. Return what each result prepares in the server, at its first use; None for an answer."""
+        prepares: list[tuple[_Shape, bytes] | None] = []
+        pgconn, new = self._pgconn, dict[_Shape, bytes]()
+        for query, oids, values in statements:
+            shape = (query, oids)
+            name = self._prepared.get(shape) or new.get(shape)
+            if name is None:
+                name = new[shape] = b"h%d" % next(self._names)
+                pgconn.send_prepare(name, _numbered(query)[0], oids)
+                prepares.append((shape, name))
+            pgconn.send_query_prepared(name, values, [pq.Format.BINARY] * len(values), pq.Format.BINARY)
+            prepares.append(None)
+        pgconn.pipeline_sync()
+        return prepares
+
+    async def _receive(self, results: list[pq.abc.PGresult]) -> psycopg.Error | None:
+        """Add the results up to the Sync to a list. Return why there are no more, if the connection ends before."""
+        pgconn = self._pgconn
+        try:
+            while pgconn.flush():
+                await _wait_either(pgconn.socket)
+                self._consume()
+            while True:
+                while pgconn.is_busy():
+                    await trio.lowlevel.wait_readable(pgconn.socket)
+                    self._consume()
+                result = pgconn.get_result()
+                if result is None:
+                    # Each result has a None behind it. So has each connection that has ended.
+                    if pgconn.status == pq.ConnStatus.BAD:
+                        return psycopg.OperationalError(pgconn.get_error_message())
+                elif result.status == pq.ExecStatus.PIPELINE_SYNC:
+                    self._take_notifications()
+                    return None
+                else:
+                    results.append(result)
         except psycopg.Error as error:
-            failed = failed or error
-        finally:
-            self._pipeline = None
-        committed = any(each.statusmessage == "COMMIT" for each in cursors)
-        if failed is not None and not (committed and isinstance(failed, psycopg.Error)):
-            raise failed
-        return [await _rows(each) for each in cursors]
+            return error
 
-    async def _run(self, statement: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[tuple[Any, ...]]:
-        return await self.execute(statement, values or None, binary=True)
+    def _consume(self) -> None:
+        self._pgconn.consume_input()
+        self._take_notifications()
 
-    def warn(self) -> list[str]:
-        """Return a list to which the warnings of the server are added from now on."""
-        warnings: list[str] = []
-        self.add_notice_handler(lambda each: warnings.append(each.message_primary or ""))
-        return warnings
+    def _take_notifications(self) -> None:
+        while (each := self._pgconn.notifies()) is not None:
+            self._heard.add(each.extra.decode(errors="replace"))
+
+    def _notice(self, result: pq.abc.PGresult) -> None:
+        text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+        self.warnings.append(text.decode(errors="replace"))
 
     def hear(self, heard: set[str]) -> None:
         """Add the payloads of all notifications from now on to a set."""
-        self.add_notify_handler(lambda each: heard.add(each.payload))
         self._heard = heard
 
     async def until_notified(self) -> None:
         """Wait until the server has sent something. Notifications that came with an answer are not waited for."""
-        await trio.lowlevel.wait_readable(self.pgconn.socket)
-        self.pgconn.consume_input()
-        while (each := self.pgconn.notifies()) is not None:
-            self._heard.add(each.extra.decode(errors="replace"))
+        await trio.lowlevel.wait_readable(self._pgconn.socket)
+        self._consume()
+
+    @property
+    def closed(self) -> bool:
+        """True if it has ended."""
+        return self._pgconn.status == pq.ConnStatus.BAD
 
     @property
     def is_idle(self) -> bool:
@@ -116,50 +169,45 @@ class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
         return (
             not self.closed
             and not self.outdated()
-            and self.pgconn.transaction_status == pq.TransactionStatus.IDLE
-            and not _is_ready(self.pgconn.socket, select.POLLIN)
+            and self._pgconn.transaction_status == pq.TransactionStatus.IDLE
+            and not _is_ready(self._pgconn.socket, select.POLLIN)
         )
+
+    @property
+    def process(self) -> int:
+        """The process id of the server's end."""
+        return self._pgconn.backend_pid
 
     def drop(self) -> None:
         """Close the connection at once. The server ends what is under way on it."""
-        self.pgconn.finish()
+        self._pgconn.finish()
 
 
-async def _rows(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> Rows:
-    return await cursor.fetchall() if cursor.description is not None else []
+_Shape = tuple[str, tuple[int, ...]]
+"""A statement with the types of its values, which is what a server prepares."""
+
+_FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 
 
-async def _drive(gen: Generator[Any, Any, Result], fileno: int, drop: Callable[[], None]) -> Result:
+@lru_cache(1024)
+def _numbered(query: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return a statement with numbered parameters, and their names in that order."""
+    names: dict[str, int] = {}
+    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.setdefault(found[1], len(names) + 1)}", query)
+    return text.encode(), tuple(names)
+
+
+def _dumped(query: str, values: Mapping[str, Any]) -> tuple[tuple[int, ...], list[bytes]]:
+    """Return the types of the values of a statement, and the values. Raises DataError."""
     try:
-        state = next(gen)
-        while True:
-            try:
-                ready = await _wait(fileno, state)
-            except trio.Cancelled:
-                # The answer may be on its way. Without it the connection is of no more use.
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + _GRACE):
-                    while True:
-                        state = gen.send(await _wait(fileno, state))
-                drop()
-                raise
-            state = gen.send(ready)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
-
-
-async def _wait(fileno: int, state: int) -> int:
-    """Wait until a socket is ready for one of what psycopg waits for, and return for what."""
-    if state & psycopg.waiting.WAIT_W:
-        # Nearly always at once.
-        if _is_ready(fileno, select.POLLOUT):
-            return psycopg.waiting.READY_W
-        if not state & psycopg.waiting.WAIT_R:
-            await trio.lowlevel.wait_writable(fileno)
-            return psycopg.waiting.READY_W
-        return await _wait_either(fileno)
-    await trio.lowlevel.wait_readable(fileno)
-    return psycopg.waiting.READY_R
+        dumped = [
+            (oid, dump(value))
+            for value in map(values.__getitem__, _numbered(query)[1])
+            for oid, dump in [_DUMPS[type(value)]]
+        ]
+    except (struct.error, UnicodeEncodeError) as error:
+        raise psycopg.DataError(f"a value cannot be sent to PostgreSQL: {error}") from None
+    return tuple(oid for oid, _ in dumped), [value for _, value in dumped]
 
 
 def _is_ready(fileno: int, what: int) -> bool:
@@ -168,19 +216,16 @@ def _is_ready(fileno: int, what: int) -> bool:
     return bool(poll.poll(0))
 
 
-async def _wait_either(fileno: int) -> int:
-    ready = 0
+async def _wait_either(fileno: int) -> None:
+    """Wait until a socket can be read or written."""
 
-    async def wait(function: Callable[[int], Any], what: int) -> None:
-        nonlocal ready
+    async def wait(function: Callable[[int], Awaitable[None]]) -> None:
         await function(fileno)
-        ready |= what
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait, trio.lowlevel.wait_readable, psycopg.waiting.READY_R)
-        nursery.start_soon(wait, trio.lowlevel.wait_writable, psycopg.waiting.READY_W)
-    return ready
+        nursery.start_soon(wait, trio.lowlevel.wait_readable)
+        nursery.start_soon(wait, trio.lowlevel.wait_writable)
 
 
 async def connect(parameters: Mapping[str, str], where: str) -> Connection:
@@ -194,9 +239,7 @@ async def connect(parameters: Mapping[str, str], where: str) -> Connection:
     for attempt in await _attempts(parameters, failures):
         with trio.move_on_after(CALL_TIMEOUT) as patience:
             try:
-                made = await _connected(make_conninfo("", **attempt))
-                await made.set_autocommit(True)
-                return made
+                return await _connected(make_conninfo("", **{**attempt, "client_encoding": "utf8"}))
             except psycopg.Error as error:
                 failures.append(error)
         if patience.cancelled_caught:
@@ -213,16 +256,20 @@ _REFUSALS = ("password authentication failed", "no password supplied", "no pg_hb
 
 
 async def _connected(conninfo: str) -> Connection:
-    gen = Connection._connect_gen(conninfo)  # see `Connection`
+    pgconn = pq.PGconn.connect_start(conninfo.encode())
     try:
-        fileno, state = next(gen)
-        while True:
-            fileno, state = gen.send(cast("Any", await _wait(fileno, state)))
-    except StopIteration as end:
-        made: Connection = end.value
-        for column, dumper in ((Texts, _TextsDumper), (Numbers, _NumbersDumper), (Bodies, _BodiesDumper)):
-            made.adapters.register_dumper(column, dumper)
-        return made
+        while pgconn.status != pq.ConnStatus.BAD:
+            polled = pgconn.connect_poll()
+            if polled == pq.PollingStatus.OK:
+                return Connection(pgconn)
+            if polled == pq.PollingStatus.READING:
+                await trio.lowlevel.wait_readable(pgconn.socket)
+            elif polled == pq.PollingStatus.WRITING:
+                await trio.lowlevel.wait_writable(pgconn.socket)
+        raise psycopg.OperationalError(pgconn.get_error_message())
+    except BaseException:
+        pgconn.finish()
+        raise
 
 
 async def _attempts(parameters: Mapping[str, str], failures: list[psycopg.Error | OSError]) -> list[dict[str, str]]:
@@ -298,7 +345,7 @@ def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayErr
 
 
 class Texts(list[str]):
-    """A column of texts for `unnest`. psycopg would look at each element to find its type, at ten times the cost."""
+    """A column of texts for `unnest`."""
 
 
 class Numbers(list[int]):
@@ -309,40 +356,29 @@ class Bodies(list[bytes]):
     """A column of bytes."""
 
 
-class _TextsDumper(Dumper):
-    format = pq.Format.BINARY
-    oid = 1009
-
-    @override
-    def dump(self, obj: Texts) -> bytes:
-        return _array(25, [each.encode() for each in obj])
+_LENGTH = struct.Struct("!i").pack
+_NUMBER = struct.Struct("!q").pack
 
 
-class _NumbersDumper(Dumper):
-    format = pq.Format.BINARY
-    oid = 1016
-
-    @override
-    def dump(self, obj: Numbers) -> bytes:
-        return _array(20, [each.to_bytes(8, signed=True) for each in obj])
-
-
-class _BodiesDumper(Dumper):
-    format = pq.Format.BINARY
-    oid = 1001
-
-    @override
-    def dump(self, obj: Bodies) -> bytes:
-        return _array(17, obj)
-
-
-def _array(oid: int, values: list[bytes]) -> bytes:
+def _array(oid: int, values: Sequence[bytes]) -> bytes:
     """Return an array of one dimension in PostgreSQL's binary format."""
-    parts = [pack("!5i", 1, 0, oid, len(values), 1)]
-    for value in values:
-        parts.append(len(value).to_bytes(4))
-        parts.append(value)
-    return b"".join(parts)
+    elements = chain.from_iterable(zip(map(_LENGTH, map(len, values)), values, strict=True))
+    return b"".join((struct.pack("!5i", 1, 0, oid, len(values), 1), *elements))
+
+
+_BOOL, _BYTEA, _INT8, _TEXT, _FLOAT8 = 16, 17, 20, 25, 701
+
+_DUMPS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
+    bool: (_BOOL, lambda value: b"\1" if value else b"\0"),
+    bytes: (_BYTEA, bytes),
+    int: (_INT8, _NUMBER),
+    str: (_TEXT, str.encode),
+    float: (_FLOAT8, struct.Struct("!d").pack),
+    Bodies: (1001, lambda values: _array(_BYTEA, values)),
+    Numbers: (1016, lambda values: _array(_INT8, list(map(_NUMBER, values)))),
+    Texts: (1009, lambda values: _array(_TEXT, list(map(str.encode, values)))),
+}
+"""The type of PostgreSQL for each type of value, and its binary format."""
 
 
 class Pool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._rules import Change, Rules, Stored
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Connection, Rows, Statement
+from headway.storage.postgres._connection import Connection, Rows, Statement, Texts
 from headway.storage.postgres._history import resource_from
 from headway.storage.postgres._requests import Logged
 
@@ -120,9 +120,9 @@ class RulesFollower:
             while self.rules.count():
                 pass
 
-    def _of(self) -> dict[str, list[str]]:
+    def _of(self) -> dict[str, Texts]:
         kinds = list(self.rules.kinds)
-        return {"groups": [group for group, _ in kinds], "kinds": [kind for _, kind in kinds]}
+        return {"groups": Texts(group for group, _ in kinds), "kinds": Texts(kind for _, kind in kinds)}
 
     async def _telling(self, connection: Connection) -> dict[Kind, list[pb.Resource]]:
         [rows] = await connection.ask((self._sql.of_kinds, self._of()))

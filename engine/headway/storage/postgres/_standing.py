@@ -42,7 +42,7 @@ async def read_server(connection: Connection) -> str:
         StoreUnusable: a pooler answers in its place, or the database has another encoding.
     """
     _, [(recovering, encoding, process, server)] = await connection.ask((sql.SETTINGS, {}), (sql.SERVER, {}))
-    if process != connection.info.backend_pid:
+    if process != connection.process:
         raise StoreUnusable(
             "a pooler such as PgBouncer answers in place of the server: connect to PostgreSQL itself, because "
             "notifications (LISTEN), and what tells one server from another, need a session on the server itself"

@@ -69,7 +69,6 @@ class Writer:
         self._rules = rules
         self._published = published
         self._reached = reached
-        self._warnings: list[str] = []
         self._connection: Connection | None = None
         self._pending: deque[_Pending] = deque()
         self._wake = trio.Event()
@@ -172,7 +171,6 @@ class Writer:
         if connection is None or not connection.is_idle:
             self._drop()
             connection = self._connection = await self._connect()
-            self._warnings = connection.warn()
         try:
             with understood(self._where):
                 state, session, expired = await self._read(connection, requests)
@@ -182,13 +180,13 @@ class Writer:
             writes = _writes(self._sql, state, before)
             with understood(self._where, writing=bool(writes)):
                 if writes:
-                    self._warnings.clear()
+                    connection.warnings.clear()
                     # A transaction that notifies is committed alone: no other one of the server is, until it is on
                     # the disk and its replicas have it.
                     await connection.ask(*writes, (sql.COMMIT, {}), *_notices(self._sql, state, before))
-                    if self._warnings:
+                    if connection.warnings:
                         # That its replica may not have the commit, for example.
-                        raise OutcomeUnknown(f"{self._where} has warned about a commit: {'; '.join(self._warnings)}")
+                        raise OutcomeUnknown(f"{self._where} has warned about a commit: {'; '.join(connection.warnings)}")
                 else:
                     await connection.ask((sql.ROLLBACK, {}))
             self._rules.made(session, before, state.revision, (each.place for each in state.changes))
