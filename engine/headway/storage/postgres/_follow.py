@@ -8,7 +8,6 @@ However long the store is away, nothing is lost that it still keeps when it come
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from contextlib import suppress
 
 import trio
@@ -17,7 +16,7 @@ from headway.errors import EngineBug, HeadwayError, StoreUnusable, Unavailable
 from headway.storage._timeline import Timeline
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Connection, understood
-from headway.storage.postgres._history import LoggedCommit, commits_from, is_cut
+from headway.storage.postgres._history import commits_from, is_cut
 from headway.storage.postgres._session import Session
 from headway.storage.postgres._standing import (
     OtherHistory,
@@ -99,7 +98,7 @@ class Follower:
             self._wait = _FIRST_WAIT
             await self._trim(connection)
             asked_at = trio.current_time()
-            while not self._is_behind(heard) and trio.current_time() < asked_at + SILENCE:
+            while not (self._is_behind(heard) or self._is_to_trim()) and trio.current_time() < asked_at + SILENCE:
                 with trio.move_on_at(asked_at + SILENCE):
                     await connection.until_notified()
 
@@ -118,64 +117,49 @@ class Follower:
         session = self._session
         history = session.history
         s, log = session.sql, history.log
+        # The writer publishes as well, also during this.
+        reached = history.at(log.head)
         _, [(store_id, _, revision, id, floor)], rows, sessions, _ = await connection.ask(
             (sql.BEGIN_READ, {}),
             (s.standing, {}),
-            (s.follow, {"after": log.head, "most": PAGE, "bytes": sql.ANSWER_BYTES}),
+            (s.follow, {"after": reached.revision, "most": PAGE, "bytes": sql.ANSWER_BYTES}),
             (s.sessions, {}),
             (sql.COMMIT, {}),
         )
         timeline = Timeline(tuple((first, each) for first, each, _ in sessions))
         now = Standing(store_id, revision, floor, timeline, "")
-        check_same_history(history.at(log.head), now)
+        check_same_history(reached, now)
         if floor > log.head:
             await self._begin(connection)
             return True
         history.timeline = timeline
         more = is_cut(PAGE, [(row[7], row[9]) for row in rows])
         head = rows[-1][0] if more else revision
-        self._publish(list(commits_from(rows)), head)
+        history.publish([each for each in commits_from(rows) if each.revision > log.head], head)
+        session.reached.beat()
         session.note(id, revision)
         return more
 
-    def _publish(self, commits: list[LoggedCommit], head: int) -> None:
-        session = self._session
-        history = session.history
-        log, now = history.log, trio.current_time()
-        if head <= log.head:
-            return
-        # A session begins with a commit that changes no resource.
-        eras = [first for first, _ in history.timeline.eras]
-        begun = eras[bisect_right(eras, log.head) : bisect_right(eras, head)]
-        for commit in sorted([*commits, *(LoggedCommit(each, [], {}, now, 0) for each in begun)]):
-            log.append(commit.revision, commit.changes, max(commit.at, 0.0), commit.formers)
-            if commit.changes:
-                history.kept.append(commit.revision, len(commit.changes), commit.at, commit.size)
-            else:
-                log.mark()
-        if head > log.head:
-            log.append(head, (), now)
-        history.kept.trim(now)
-        history.pulse.beat()
-        session.reached.beat()
+    def _is_to_trim(self) -> bool:
+        history, bounds, now = self._session.history, self._session.bounds, trio.current_time()
+        kept, (trimmed, dropped, at) = history.kept, history.trimmed
+        kept.trim(now)
+        return (
+            kept.floor - trimmed >= TRIM_STEP
+            or kept.dropped_bytes - dropped >= bounds.max_bytes / TRIM_PART
+            or (kept.floor > trimmed and now >= at + bounds.max_age / TRIM_PART)
+        )
 
     async def _trim(self, connection: Connection) -> None:
         """Delete history that is outside the bounds."""
-        session = self._session
-        history, bounds, s = session.history, session.bounds, session.sql
-        kept, now = history.kept, trio.current_time()
-        kept.trim(now)
-        floor, (trimmed, dropped, at) = kept.floor, history.trimmed
-        if (
-            floor - trimmed < TRIM_STEP
-            and kept.dropped_bytes - dropped < bounds.max_bytes / TRIM_PART
-            and (floor == trimmed or now < at + bounds.max_age / TRIM_PART)
-        ):
+        if not self._is_to_trim():
             return
+        history, s = self._session.history, self._session.sql
+        floor, dropped, now = history.kept.floor, history.kept.dropped_bytes, trio.current_time()
         await connection.ask((s.raise_floor, {"floor": floor}))
         while (await connection.ask((s.trim, {"floor": floor, "most": TRIM_ROWS})))[0][0][0]:
             pass
-        history.trimmed = (floor, kept.dropped_bytes, now)
+        history.trimmed = (floor, dropped, now)
 
     async def _begin(self, connection: Connection) -> None:
         session = self._session

@@ -15,6 +15,7 @@ from headway.storage._kept import Page, too_far_behind
 from headway.storage._log import LogChange
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Pool
+from headway.storage.postgres._requests import Logged
 
 IN_MEMORY = 16 * 2**20
 """The maximum number of bytes of changes in the commit log."""
@@ -62,6 +63,21 @@ def commits_from(rows: Sequence[tuple[Any, ...]]) -> Iterator[LoggedCommit]:
             commit.changes.append(((type_group, kind), resource_from(version, body), deleted))
             commit = commit._replace(at=now - max(age, 0.0), size=commit.size + len(body) + len(former or b""))
         yield commit
+
+
+def commits_of(changes: Sequence[Logged], at: float) -> list[LoggedCommit] | None:
+    """Return the commits of changes that were stored. None if the states before some of them have to be read."""
+    commits: list[LoggedCommit] = []
+    for revision, group in groupby(changes, key=lambda each: each.revision):
+        commit = LoggedCommit(revision, [], {}, at, 0)
+        size = 0
+        for each in group:
+            if each.put is None or each.keeps_former:
+                return None
+            commit.changes.append((each.place[0], each.put.resource, False))
+            size += len(each.put.body)
+        commits.append(commit._replace(size=size))
+    return commits
 
 
 def is_cut(most: int, bodies: Sequence[tuple[bytes, bytes | None]]) -> bool:

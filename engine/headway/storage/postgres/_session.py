@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
@@ -17,9 +18,9 @@ from headway.storage._watch import Pulse
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._address import PostgresAddress
 from headway.storage.postgres._connection import Connection, Pool, connect, understood
-from headway.storage.postgres._history import IN_MEMORY, read_page
+from headway.storage.postgres._history import IN_MEMORY, LoggedCommit, commits_of, read_page
 from headway.storage.postgres._reads import GatheredReads
-from headway.storage.postgres._requests import Place, Request, Scope
+from headway.storage.postgres._requests import Place, Request, Scope, State
 from headway.storage.postgres._rules import RulesFollower
 from headway.storage.postgres._snapshots import Snapshots
 from headway.storage.postgres._standing import (
@@ -64,6 +65,27 @@ class History:
         self.kept = KeptCommits(standing.floor, bounds)
         self.trimmed: tuple[int, int, float] = (standing.floor, 0, trio.current_time())
         self.pulse = Pulse()
+
+    def publish(self, commits: Sequence[LoggedCommit], head: int) -> None:
+        """Append all commits up to a revision to the log, and wake the watchers. Those above it have no changes."""
+        log, now = self.log, trio.current_time()
+        if head <= log.head:
+            return
+        # A session begins with a commit that changes no resource.
+        eras = [first for first, _ in self.timeline.eras]
+        begun = eras[bisect_right(eras, log.head) : bisect_right(eras, head)]
+        if begun:
+            commits = sorted([*commits, *(LoggedCommit(each, [], {}, now, 0) for each in begun)])
+        for revision, changes, formers, at, size in commits:
+            log.append(revision, changes, max(at, 0.0), formers)
+            if changes:
+                self.kept.append(revision, len(changes), at, size)
+            else:
+                log.mark()
+        if head > log.head:
+            log.append(head, (), now)
+        self.kept.trim(now)
+        self.pulse.beat()
 
     def at(self, revision: int) -> Position:
         """Return a position of the log."""
@@ -112,7 +134,7 @@ class Session:
         self.scans = Pool(self.connect, where, READERS)
         self.snapshots = Snapshots(self.scans, self.sql)
         self.rules = RulesFollower(rules, self.sql)
-        self.writer = Writer(self.connect, self.sql, where, self.rules, self.note, self._check_reached)
+        self.writer = Writer(self.connect, self.sql, where, self.rules, self.stored, self._check_reached)
         self.seen: Position | None = None
         self._history: History | None = None
         # The sessions of the histories that the store has lost.
@@ -266,6 +288,19 @@ class Session:
     def after(self, request: Request) -> Position:
         """Return the position of a request. Its session may be one that the log has not reached yet."""
         return self.note(request.session, request.revision)
+
+    def stored(self, session: str, before: int, state: State) -> None:
+        """Note what a transaction has stored.
+
+        It is published at once if all before it is. Otherwise the follower reads it.
+        """
+        self.note(session, state.revision)
+        history = self.history
+        if history.log.head == before and history.timeline.eras[-1][1] == session:
+            commits = commits_of(state.changes, trio.current_time())
+            if commits is not None:
+                history.publish(commits, state.revision)
+                self.reached.beat()
 
     def note(self, session: str, revision: int) -> Position:
         """Note a revision that the server has reached in a session, and return its position."""

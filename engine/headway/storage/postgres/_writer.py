@@ -49,8 +49,8 @@ class Writer:
         statements: the statements of the store's schema.
         where: the address of the server.
         rules: follows the rules of commits.
-        published: called with the session and the revision of each transaction that is stored, before its writers
-            continue.
+        made: called with the session of each transaction that is stored, the revision before it, and what it has
+            changed, before its writers continue.
         reached: called with the revision of the store in each transaction. Raises an error if it was higher before.
     """
 
@@ -60,14 +60,14 @@ class Writer:
         statements: sql.Statements,
         where: str,
         rules: RulesFollower,
-        published: Callable[[str, int], object],
+        made: Callable[[str, int, State], object],
         reached: Callable[[int], object],
     ) -> None:
         self._connect = connect
         self._sql = statements
         self._where = where
         self._rules = rules
-        self._published = published
+        self._made = made
         self._reached = reached
         self._connection: Connection | None = None
         self._pending: deque[_Pending] = deque()
@@ -186,7 +186,9 @@ class Writer:
                     await connection.ask(*writes, (sql.COMMIT, {}), *_notices(self._sql, state, before))
                     if connection.warnings:
                         # That its replica may not have the commit, for example.
-                        raise OutcomeUnknown(f"{self._where} has warned about a commit: {'; '.join(connection.warnings)}")
+                        raise OutcomeUnknown(
+                            f"{self._where} has warned about a commit: {'; '.join(connection.warnings)}"
+                        )
                 else:
                     await connection.ask((sql.ROLLBACK, {}))
             self._rules.made(session, before, state.revision, (each.place for each in state.changes))
@@ -199,7 +201,7 @@ class Writer:
                 request.publish()
                 if request.committing is not None and request.made_revision:
                     request.committing.made(request.revision)
-        self._published(session, state.revision)
+        self._made(session, before, state)
 
     async def _read(self, connection: Connection, requests: Sequence[Request]) -> tuple[State, str, list[Scope]]:
         """Begin a transaction, take the lock, and read what the requests name, the session, and expired leases."""
