@@ -144,8 +144,6 @@ class RulesFollower:
             changes: what it changes.
             stored: the stored resources, as far as they are known.
         """
-        if not self.rules.concern((*each.place, None, None) for each in changes):
-            return
         # One change for each resource, also if it is now stored as another version of its kind.
         replaced = {each.place: each.replaced for each in reversed(changes)}
         puts = {each.place: each.put for each in changes}

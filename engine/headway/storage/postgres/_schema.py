@@ -97,8 +97,8 @@ _KEY = "type_group, kind, partition, namespace, name"
 _KEYS = "%(groups)s::text[], %(kinds)s::text[], %(partitions)s::text[], %(namespaces)s::text[], %(names)s::text[]"
 _ASKED = f"unnest({_KEYS})"
 _GIVEN = (
-    "%(revisions)s::bigint[], %(seqs)s::int[], %(groups)s::text[], %(kinds)s::text[], %(added)s::int[],"
-    " %(grown)s::int[], %(bodies)s::bytea[]"
+    f"%(revisions)s::bigint[], %(seqs)s::int[], {_KEYS}, %(uids)s::text[], %(owners)s::text[], %(forms)s::text[],"
+    " %(added)s::int[], %(grown)s::int[], %(bodies)s::bytea[]"
 )
 _LEASE = "controller, member, holder, term, ttl, attempt, acquired_at, renewed"
 _LOGGED = "revision, type_group, kind, deleted, version, added, grown, body, former_version, former"
@@ -193,24 +193,25 @@ class Statements:
             f" FROM unnest(%(revisions)s::bigint[], %(seqs)s::int[], {_KEYS}) AS a (revision, seq, {_KEY})"
             f" JOIN {s}.resources AS r USING ({_KEY})"
         )
-        self.log_given = (
-            f"{logged}) SELECT revision, seq, type_group, kind, false, revision, added, grown, body FROM"
-            f" unnest({_GIVEN}) AS a (revision, seq, type_group, kind, added, grown, body)"
+        given = (
+            f"WITH given AS (SELECT * FROM unnest({_GIVEN}) AS a"
+            f" (revision, seq, {_KEY}, uid, owner_uid, form, added, grown, body))"
         )
-        self.log_changed = (
-            f"{logged}, former_version, former) SELECT a.revision, a.seq, type_group, kind, false, a.revision,"
-            f" a.added, a.grown, a.body, r.revision, r.body FROM unnest({_GIVEN}, %(partitions)s::text[],"
-            " %(namespaces)s::text[], %(names)s::text[])"
-            " AS a (revision, seq, type_group, kind, added, grown, body, partition, namespace, name)"
-            f" JOIN {s}.resources AS r USING ({_KEY})"
+        put = (
+            f" INSERT INTO {s}.resources ({_KEY}, uid, owner_uid, form, revision, body)"
+            f" SELECT {_KEY}, uid, owner_uid, form, revision, body FROM given ON CONFLICT ({_KEY}) DO UPDATE SET"
+            " uid = excluded.uid, owner_uid = excluded.owner_uid, form = excluded.form,"
+            " revision = excluded.revision, body = excluded.body"
         )
         self.put = (
-            f"INSERT INTO {s}.resources ({_KEY}, uid, owner_uid, form, revision, body)"
-            " SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[], %(partitions)s::text[],"
-            " %(namespaces)s::text[], %(names)s::text[], %(uids)s::text[], %(owners)s::text[], %(forms)s::text[],"
-            f" %(revisions)s::bigint[], %(bodies)s::bytea[]) ON CONFLICT ({_KEY}) DO UPDATE SET uid = excluded.uid,"
-            " owner_uid = excluded.owner_uid, form = excluded.form, revision = excluded.revision,"
-            " body = excluded.body"
+            f"{given}, logged AS ({logged}) SELECT revision, seq, type_group, kind, false, revision, added, grown, body"
+            f" FROM given){put}"
+        )
+        # The parts of a statement see what was stored before it.
+        self.put_changed = (
+            f"{given}, logged AS ({logged}, former_version, former) SELECT a.revision, a.seq, type_group, kind, false,"
+            f" a.revision, a.added, a.grown, a.body, r.revision, r.body FROM given AS a JOIN {s}.resources AS r"
+            f" USING ({_KEY})){put}"
         )
         self.delete = f"DELETE {rows} USING {_ASKED} AS a ({_KEY}) WHERE {_same('resources', 'a')}"
         self.write_fences = (

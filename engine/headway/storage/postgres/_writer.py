@@ -139,11 +139,15 @@ class Writer:
             changed.update(request.changed)
             size += request.size
             taken.append(each)
-            if any(kind in self._rules.rules.kinds for kind, _ in request.changed):
-                # It tells the rules what to demand of the commits after it.
+            if self._tells(request):
                 break
         self._pending.extendleft(reversed(left))
         return taken
+
+    def _tells(self, request: Request) -> bool:
+        """Return True if a request tells the rules what to demand of the commits after it."""
+        kinds = self._rules.rules.kinds
+        return bool(kinds) and any(kind in kinds for kind, _ in request.changed)
 
     async def _run_batch(self, batch: Sequence[_Pending]) -> None:
         requests = [each.request for each in batch]
@@ -239,7 +243,9 @@ class Writer:
                 for place, row in zip(places, old, strict=False)
                 if row[3] is not None
             }
-            state.charge = partial(rules.charge, stored=stored)
+            # A request that tells the rules what to demand is the last of its transaction.
+            if rules.rules.active or self._tells(requests[-1]):
+                state.charge = partial(rules.charge, stored=stored)
         if places:
             for group, kind, partition, namespace, name, *row in found.pop(0):
                 state.rows[(group, kind), (partition, namespace, name)] = StoredRow(*row)
@@ -302,19 +308,19 @@ def _notices(s: sql.Statements, state: State, before: int) -> Iterable[Statement
 
 
 def _changes(s: sql.Statements, changes: Sequence[Logged]) -> Iterable[Statement]:
+    """Return the statements that log changes and make them. What is stored is logged before it is replaced."""
     removed = [each for each in changes if each.put is None]
     if removed:
         yield s.log_stored, {**_numbers(removed), **sql.places(each.place for each in removed)}
-    for statement, keeps in ((s.log_given, False), (s.log_changed, True)):
-        given = [each for each in changes if each.put is not None and each.keeps_former is keeps]
-        if given:
-            yield statement, {**_numbers(given), **sql.places(each.place for each in given), **_bodies(given)}
-    puts = {each.place: each for each in changes if each.put is not None}
-    deleted = [each.place for each in removed if each.place not in puts]
+    puts = [each for each in changes if each.put is not None]
+    # A resource that is now stored as another version of its kind is removed and put.
+    deleted = {each.place for each in removed}.difference([each.place for each in puts]) if removed else ()
     if deleted:
         yield s.delete, sql.places(deleted)
-    if puts:
-        yield s.put, {**sql.places(puts), **_rows(puts.values())}
+    for statement, keeps in ((s.put, False), (s.put_changed, True)):
+        given = [each for each in puts if each.keeps_former is keeps]
+        if given:
+            yield statement, {**_numbers(given), **sql.places(each.place for each in given), **_rows(given)}
 
 
 def _numbers(changes: Sequence[Logged]) -> dict[str, Numbers]:
@@ -324,22 +330,15 @@ def _numbers(changes: Sequence[Logged]) -> dict[str, Numbers]:
     }
 
 
-def _bodies(changes: Sequence[Logged]) -> dict[str, object]:
-    bodies = Bodies(each.put.body for each in changes if each.put is not None)
+def _rows(changes: Sequence[Logged]) -> dict[str, object]:
+    rows = [each.put for each in changes if each.put is not None]
+    bodies = Bodies(row.body for row in rows)
     sizes = [0 if each.replaced is None else each.replaced.size for each in changes]
     return {
+        "uids": Texts(row.uid for row in rows),
+        "owners": Texts(row.owner_uid for row in rows),
+        "forms": Texts(row.form for row in rows),
         "bodies": bodies,
         "added": Numbers(int(each.replaced is None) for each in changes),
         "grown": Numbers(len(body) - size for body, size in zip(bodies, sizes, strict=True)),
-    }
-
-
-def _rows(changes: Iterable[Logged]) -> dict[str, object]:
-    puts = [(each.put, each.revision) for each in changes if each.put is not None]
-    return {
-        "uids": Texts(put.uid for put, _ in puts),
-        "owners": Texts(put.owner_uid for put, _ in puts),
-        "forms": Texts(put.form for put, _ in puts),
-        "bodies": Bodies(put.body for put, _ in puts),
-        "revisions": Numbers(revision for _, revision in puts),
     }
