@@ -77,7 +77,8 @@ async def test_engines_see_the_commits_of_each_other_in_one_order(postgres: Post
 
 async def test_rules_that_begin_anew_read_no_history(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be long, and the transaction has the lock of the store."""
-    async with PostgresBackend(postgres.new_url()) as store:
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
         keep_quotas(store)
         await put(store, quota(resources=10))
         since = store._use().sql.since
@@ -88,9 +89,11 @@ async def test_rules_that_begin_anew_read_no_history(postgres: PostgresServer, m
             return await usual(self, *statements)
 
         monkeypatch.setattr(Connection, "ask", ask)
-        await put(store, thing("a"))
+        for name in "ab":
+            await put(store, thing(name))
         assert since not in asked
-        await put(store, thing("b"))
+        await put(other, thing("c"))
+        await put(store, thing("d"))
         assert since in asked
 
 

@@ -18,6 +18,7 @@ from headway.storage._abilities import (
     CountsKinds,
     FiltersMetadata,
     ListsFences,
+    OptimisticReads,
     Probed,
     ReadsCopies,
     Shared,
@@ -42,7 +43,9 @@ from headway.storage.postgres._session import Session
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
 
 
-class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, FiltersMetadata, ReadsCopies, TakesRules):
+class PostgresBackend(
+    Backend, Shared, OptimisticReads, ListsFences, CountsKinds, Probed, FiltersMetadata, ReadsCopies, TakesRules
+):
     """A `Backend` in a schema of a PostgreSQL database, shared with any number of other engines.
 
     Open it with ``async with``. Opening creates the schema if the user may do so. It raises Unavailable if no server
@@ -131,7 +134,21 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         session = self._use()
         found, here = await _reads.read(session.gathered, kind, key)
+        if found is not None:
+            session.meet((kind, key))
         return found, session.note(*here)
+
+    @override
+    @override
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Return None for a resource that this engine has not met. So most creations need no read before their commit.
+
+        The commit verifies that there is none. Any other resource is read.
+        """
+        session = self._use()
+        if session.has_met((kind, key)):
+            return await self.read(kind, key)
+        return None, session.position
 
     @override
     async def list(
@@ -183,6 +200,8 @@ class PostgresBackend(Backend, Shared, ListsFences, CountsKinds, Probed, Filters
         except CommitRefused as error:
             self.rules.refused(error)
             raise
+        for each in request.changed:
+            session.meet(each)
         return session.after(request)
 
     @override

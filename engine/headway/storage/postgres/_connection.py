@@ -62,7 +62,7 @@ class Connection:
 
     async def ask(self, *statements: Statement) -> list[Rows]:
         """Run statements in one round trip, and return the rows of each. What fails behind a COMMIT raises nothing."""
-        with trio.move_on_after(CALL_TIMEOUT):
+        with trio.CancelScope(deadline=trio.current_time() + CALL_TIMEOUT):
             return await self._ask(statements)
         self.drop()
         raise psycopg.OperationalError(f"no answer within {CALL_TIMEOUT:g} s")

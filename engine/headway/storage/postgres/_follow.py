@@ -98,19 +98,22 @@ class Follower:
             self._wait = _FIRST_WAIT
             await self._trim(connection)
             asked_at = trio.current_time()
-            while not (self._is_behind(heard) or self._is_to_trim()) and trio.current_time() < asked_at + SILENCE:
-                with trio.move_on_at(asked_at + SILENCE):
+            with trio.move_on_at(asked_at + SILENCE):
+                while not (await self._is_behind(heard) or self._is_to_trim()):
                     await connection.until_notified()
 
-    def _is_behind(self, heard: set[str]) -> bool:
+    async def _is_behind(self, heard: set[str]) -> bool:
         """Take what was heard. Return True if it is of a commit that the log does not have."""
-        taken = set(heard)
+        session, taken = self._session, set(heard)
         heard.clear()
         if LEASES in taken:
-            self._session.beat_leases()
-        head = self._session.history.log.head
+            session.beat_leases()
         # Anyone who may connect to the database can notify of anything.
-        return any(each.isdecimal() and len(each) < 20 and int(each) > head for each in taken)
+        newest = max((int(each) for each in taken if each.isdecimal() and len(each) < 20), default=0)
+        while newest > session.history.log.head and newest == session.writer.writing:
+            # The answer to this engine's own COMMIT is on its way, and the writer publishes what it has written.
+            await session.reached.wait()
+        return newest > session.history.log.head
 
     async def _catch_up(self, connection: Connection) -> bool:
         """Read what was committed since. Return True if there may be more."""
@@ -135,7 +138,7 @@ class Follower:
         history.timeline = timeline
         more = is_cut(PAGE, [(row[7], row[9]) for row in rows])
         head = rows[-1][0] if more else revision
-        history.publish([each for each in commits_from(rows) if each.revision > log.head], head)
+        history.publish(list(commits_from([row for row in rows if row[0] > log.head])), head)
         session.reached.beat()
         session.note(id, revision)
         return more

@@ -69,14 +69,14 @@ def commits_of(changes: Sequence[Logged], at: float) -> list[LoggedCommit] | Non
     """Return the commits of changes that were stored. None if the states before some of them have to be read."""
     commits: list[LoggedCommit] = []
     for revision, group in groupby(changes, key=lambda each: each.revision):
-        commit = LoggedCommit(revision, [], {}, at, 0)
+        made: list[LogChange] = []
         size = 0
         for each in group:
             if each.put is None or each.keeps_former:
                 return None
-            commit.changes.append((each.place[0], each.put.resource, False))
+            made.append((each.place[0], each.put.resource, False))
             size += len(each.put.body)
-        commits.append(commit._replace(size=size))
+        commits.append(LoggedCommit(revision, made, {}, at, size))
     return commits
 
 

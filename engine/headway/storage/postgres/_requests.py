@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -160,6 +161,7 @@ class Request:
         made_revision: True if it has its own revision.
         error: the error for its caller if it failed.
         committing: the traced commit that it makes; None without a trace.
+        wake: lets its caller continue.
     """
 
     counts = False
@@ -177,6 +179,7 @@ class Request:
         self.made_revision = False
         self.error: BaseException | None = None
         self.committing: Committing | None = None
+        self.wake: Callable[[], object] = lambda: None
 
     def run(self, state: State) -> bool:  # noqa: ARG002  # it changes nothing
         """Raise an error if the request is rejected, and change nothing. Otherwise change the state.
@@ -375,11 +378,16 @@ _DIGEST = 16
 
 def form_of(resource: pb.Resource) -> str:
     """Return a text that is the same for two resources of the same metadata, stored as the same version of a kind."""
-    metadata = blake2b(digest_size=_DIGEST // 2)
-    for entry in sorted(resource.metadata.items()):
+    return _digest(tuple(sorted(resource.metadata.items()))) + version_of(resource)
+
+
+@lru_cache(4096)
+def _digest(metadata: tuple[tuple[str, str], ...]) -> str:
+    digest = blake2b(digest_size=_DIGEST // 2)
+    for entry in metadata:
         for part in entry:
-            metadata.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
-    return metadata.hexdigest() + version_of(resource)
+            digest.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
+    return digest.hexdigest()
 
 
 def given_row(resource: pb.Resource) -> GivenRow:

@@ -85,24 +85,34 @@ class RulesFollower:
         """True if there is any rule."""
         return bool(self.rules.kinds)
 
-    def asks(self) -> list[Statement]:
+    def asks(self, head: int) -> list[Statement]:
         """Return the statement for what the rules have not followed. Run it in a transaction that has the lock.
 
-        There is none if they have followed nothing: they begin with what is stored, and need no history.
-        """
-        asked = {**self._of(), "after": self._at[1], "active": self.rules.active}
-        return [(self._sql.since, asked)] if self._at[0] else []
+        There is none if they have followed nothing: they begin with what is stored, and need no history. And there is
+        none if they have followed all that this engine knows of.
 
-    async def catch_up(self, connection: Connection, session: str, revision: int, floor: int, since: Rows) -> None:
+        Args:
+            head: the last revision that this engine knows of.
+        """
+        return [self._since()] if self._at[0] and head > self._at[1] else []
+
+    def _since(self) -> Statement:
+        return self._sql.since, {**self._of(), "after": self._at[1], "active": self.rules.active}
+
+    async def catch_up(
+        self, connection: Connection, session: str, revision: int, floor: int, since: Rows | None
+    ) -> None:
         """Let the rules follow up to a revision, which is the last one, in a transaction that has the lock.
 
         Args:
             floor: history is compacted up to there.
-            since: the rows of `asks`.
+            since: the rows of `asks`; None without it.
         """
-        tells = any((row[0], row[1]) in self.rules.kinds for row in since)
-        if self.rules.current and self._at[0] == session and floor <= self._at[1] and not tells:
-            self.rules.follow([self._followed(*row) for row in since])
+        follows = self.rules.current and self._at[0] == session and floor <= self._at[1]
+        if follows and since is None and revision > self._at[1]:
+            [since] = await connection.ask(self._since())
+        if follows and not any((row[0], row[1]) in self.rules.kinds for row in since or ()):
+            self.rules.follow([self._followed(*row) for row in since or ()])
         else:
             await self._begin(connection)
         self._at = (session, revision)

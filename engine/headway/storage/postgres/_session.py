@@ -34,6 +34,9 @@ from headway.storage.postgres._standing import (
 )
 from headway.storage.postgres._writer import Writer
 
+MOST_MET = 100_000
+"""The number of resources of which an engine knows that they have been stored: some 6 MB."""
+
 READERS = 2
 """The number of connections for reads of one answer, and as many for scans. Further reads wait.
 
@@ -134,7 +137,18 @@ class Session:
         self.scans = Pool(self.connect, where, READERS)
         self.snapshots = Snapshots(self.scans, self.sql)
         self.rules = RulesFollower(rules, self.sql)
-        self.writer = Writer(self.connect, self.sql, where, self.rules, self.stored, self._check_reached)
+        self.writer = Writer(
+            self.connect,
+            statements=self.sql,
+            where=where,
+            rules=self.rules,
+            made=self.stored,
+            reached=self._check_reached,
+            ended=self.reached.beat,
+            head=lambda: self.history.log.head,
+        )
+        # The hashes of the resources that are stored, as far as this engine has met them.
+        self._met: set[int] = set()
         self.seen: Position | None = None
         self._history: History | None = None
         # The sessions of the histories that the store has lost.
@@ -300,7 +314,16 @@ class Session:
             commits = commits_of(state.changes, trio.current_time())
             if commits is not None:
                 history.publish(commits, state.revision)
-                self.reached.beat()
+
+    def meet(self, place: Place) -> None:
+        """Note that a resource has been stored."""
+        if len(self._met) >= MOST_MET:
+            self._met.clear()
+        self._met.add(hash(place))
+
+    def has_met(self, place: Place) -> bool:
+        """Return True if a resource has been stored, as far as this engine knows."""
+        return hash(place) in self._met
 
     def note(self, session: str, revision: int) -> Position:
         """Note a revision that the server has reached in a session, and return its position."""

@@ -28,17 +28,52 @@ MOST_IN_A_BATCH = 256
 MOST_BYTES = 4 << 20
 """The bytes of bodies after which a transaction takes no further request."""
 
+PATIENCE = 0.002
+"""The seconds within which a transaction gets the lock of the store and its answers, if nobody else holds it."""
+
 LEASES = "leases"
 """The payload of a notification about the end or the beginning of a term. Others are revisions of commits."""
 
 
-class _Pending:
-    __slots__ = ("done", "request", "task")
+class Turns:
+    """The number of requests that share the next transaction. Pure.
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.done = False
-        self.task: trio.lowlevel.Task | None = None
+    The fewer transactions, the better, if the writers wait for the store. If the store waits for the writers, half of
+    them take turns with the others: some prepare their next requests while those of the others are stored.
+
+    Attributes:
+        submitted: when the last request has come.
+    """
+
+    def __init__(self) -> None:
+        self.submitted = 0.0
+        self._began = self._ended = self._took = 0.0
+        self._last = 0
+        self._halves = False
+
+    def most(self, pending: int, now: float, *, idle: bool) -> int:
+        """Return the maximum number of requests of the next transaction.
+
+        Args:
+            pending: the number of requests that wait.
+            idle: True if none has waited when the last transaction has ended.
+        """
+        if idle:
+            self._halves = now - self._ended > self._took
+            self._last = 0
+        elif now - self.submitted > self._took / 2:
+            self._halves = False
+        return (pending + self._last + 1) // 2 if self._halves else MOST_IN_A_BATCH
+
+    def begin(self, size: int, now: float) -> None:
+        """Note the number of requests of a transaction, and when it begins."""
+        self._last = size
+        self._began = now
+
+    def end(self, now: float) -> None:
+        """Note when a transaction ends."""
+        self._ended = now
+        self._took = now - self._began
 
 
 class Writer:
@@ -52,6 +87,11 @@ class Writer:
         made: called with the session of each transaction that is stored, the revision before it, and what it has
             changed, before its writers continue.
         reached: called with the revision of the store in each transaction. Raises an error if it was higher before.
+        ended: called at the end of each transaction, whatever its outcome.
+        head: returns the last revision that is published.
+
+    Attributes:
+        writing: the revision of a transaction while it is written; otherwise 0.
     """
 
     def __init__(
@@ -62,6 +102,8 @@ class Writer:
         rules: RulesFollower,
         made: Callable[[str, int, State], object],
         reached: Callable[[int], object],
+        ended: Callable[[], object],
+        head: Callable[[], int],
     ) -> None:
         self._connect = connect
         self._sql = statements
@@ -69,8 +111,16 @@ class Writer:
         self._rules = rules
         self._made = made
         self._reached = reached
+        self._ended = ended
+        self._head = head
+        self.writing = 0
         self._connection: Connection | None = None
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[Request] = deque()
+        self._turns = Turns()
+        # Those whose transaction has ended, and who continue once the next one is sent: what they do next is done while
+        # the store writes. Not if the next one may have to wait for the lock of the store.
+        self._done: Sequence[Request] = ()
+        self._is_quick = False
         self._wake = trio.Event()
         self._closing = False
         self._refusal: Callable[[], HeadwayError] | None = None
@@ -85,15 +135,15 @@ class Writer:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._refusal is not None:
             raise self._refusal()
-        mine = _Pending(request)
-        self._pending.append(mine)
+        self._pending.append(request)
+        self._turns.submitted = trio.current_time()
         self._wake.set()
-        mine.task = trio.lowlevel.current_task()
+        request.wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            if mine not in self._pending:
+            if request not in self._pending:
                 return trio.lowlevel.Abort.FAILED
-            self._pending.remove(mine)
+            self._pending.remove(request)
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
@@ -102,16 +152,24 @@ class Writer:
 
     async def run(self) -> None:
         """Make the transactions, until `close` is called and nothing is pending."""
+        turns = self._turns
         with trio.CancelScope(shield=True):
             while self._pending or not self._closing:
-                if not self._pending:
+                idle = not self._pending
+                if idle:
+                    self._wake_done()
                     self._wake = trio.Event()
                     await self._wake.wait()
+                    # Those that come together share a transaction.
+                    await trio.lowlevel.checkpoint()
+                    await trio.lowlevel.checkpoint()
+                if not self._pending:
                     continue
-                # The writers that the last transaction has woken come back within a turn or two.
-                await trio.lowlevel.checkpoint()
-                await trio.lowlevel.checkpoint()
-                await self._run_batch(self._taken())
+                batch = self._taken(turns.most(len(self._pending), trio.current_time(), idle=idle))
+                turns.begin(len(batch), trio.current_time())
+                await self._run_batch(batch)
+                turns.end(trio.current_time())
+        self._wake_done()
         self._drop()
 
     def _drop(self) -> None:
@@ -123,22 +181,21 @@ class Writer:
         self._closing = True
         self._wake.set()
 
-    def _taken(self) -> list[_Pending]:
+    def _taken(self, most: int) -> list[Request]:
         """Take the requests of the next transaction. No two of them may change the same resource."""
-        taken: list[_Pending] = []
-        left: list[_Pending] = []
+        taken: list[Request] = []
+        left: list[Request] = []
         changed: set[object] = set()
         size = 0
-        while self._pending and len(taken) < MOST_IN_A_BATCH and size < MOST_BYTES:
-            each = self._pending.popleft()
-            request = each.request
+        while self._pending and len(taken) < min(most, MOST_IN_A_BATCH) and size < MOST_BYTES:
+            request = self._pending.popleft()
             # Who owns something is known from before the transaction, so such a request comes first.
             if not changed.isdisjoint(request.changed) or (request.owners and taken):
-                left.append(each)
+                left.append(request)
                 continue
             changed.update(request.changed)
             size += request.size
-            taken.append(each)
+            taken.append(request)
             if self._tells(request):
                 break
         self._pending.extendleft(reversed(left))
@@ -149,8 +206,7 @@ class Writer:
         kinds = self._rules.rules.kinds
         return bool(kinds) and any(kind in kinds for kind, _ in request.changed)
 
-    async def _run_batch(self, batch: Sequence[_Pending]) -> None:
-        requests = [each.request for each in batch]
+    async def _run_batch(self, requests: Sequence[Request]) -> None:
         try:
             await self._stored(requests)
         except Exception as error:  # no caller may be left waiting, whatever the error
@@ -159,9 +215,17 @@ class Writer:
             if not isinstance(error, HeadwayError):
                 raise
         finally:
-            for each in batch:
-                if each.task is not None:
-                    trio.lowlevel.reschedule(each.task)
+            self.writing = 0
+            self._ended()
+            self._wake_done()
+            self._done = requests
+            if not self._is_quick:
+                self._wake_done()
+
+    def _wake_done(self) -> None:
+        for each in self._done:
+            each.wake()
+        self._done = ()
 
     def _fail(self, requests: Iterable[Request], error: Exception) -> None:
         for request in requests:
@@ -177,13 +241,17 @@ class Writer:
             connection = self._connection = await self._connect()
         try:
             with understood(self._where):
+                asked_at = trio.current_time()
                 state, session, expired = await self._read(connection, requests)
+                self._is_quick = trio.current_time() < asked_at + PATIENCE
             before = state.revision
             state.end_leases(expired)
             _run(state, requests)
             writes = _writes(self._sql, state, before)
             with understood(self._where, writing=bool(writes)):
+                self._wake_done()
                 if writes:
+                    self.writing = state.revision
                     connection.warnings.clear()
                     # A transaction that notifies is committed alone: no other one of the server is, until it is on
                     # the disk and its replicas have it.
@@ -196,9 +264,9 @@ class Writer:
                 else:
                     await connection.ask((sql.ROLLBACK, {}))
             self._rules.made(session, before, state.revision, (each.place for each in state.changes))
-        finally:
-            if not connection.is_idle:
-                connection.drop()
+        except BaseException:
+            connection.drop()
+            raise
         for request in requests:
             if request.error is None:
                 request.session = session
@@ -215,7 +283,7 @@ class Writer:
         owners = [uid for each in requests for uid in each.owners]
         scopes = list(dict.fromkeys(scope for each in requests for scope in each.scopes))
         rules = self._rules if self._rules.wanted and any(each.changed or each.counts for each in requests) else None
-        since_asked = rules.asks() if rules is not None else []
+        since_asked = rules.asks(self._head()) if rules is not None else []
         asked: list[Statement] = [(sql.BEGIN, {}), (s.lock, {}), *since_asked]
         if rules is not None and rules.rules.active and places:
             # A rule may look at what a change replaces.
@@ -233,7 +301,7 @@ class Writer:
         self._reached(revision)
         state = State(revision)
         if rules is not None:
-            since = found.pop(0) if since_asked else []
+            since = found.pop(0) if since_asked else None
             old = found.pop(0) if places and active else []
             await rules.catch_up(connection, session, revision, floor, since)
             if rules.rules.active and not active and places:
