@@ -28,7 +28,7 @@ from headway.resource import ResourceType
 from headway.storage.postgres._schema import statements
 
 WRITERS = 64
-_RESOURCES = "type_group, kind, partition, namespace, name, uid, owner_uid, form, revision, body"
+_RESOURCES = "type_group, kind, partition, namespace, name, uid, owner_uid, form, revision, body, metadata"
 _HISTORY = "revision, seq, type_group, kind, deleted, version, added, grown, body"
 
 
@@ -73,7 +73,8 @@ def _inserted(dsn: str, schema: str) -> float:
         for table in statements("bare").tables:
             connection.execute(table)
         made = f"FROM {schema}.{{}} WHERE kind = 'Managed'"
-        resources = connection.execute(f"SELECT {_RESOURCES} {made.format('resources')}").fetchall()
+        # JSON stays the text that the server is given.
+        resources = connection.execute(f"SELECT {_RESOURCES}::text {made.format('resources')}").fetchall()
         history = connection.execute(f"SELECT {_HISTORY} {made.format('history')}").fetchall()
         connection.execute(f"INSERT INTO bare.store SELECT * FROM {schema}.store")
         begin = time.perf_counter()

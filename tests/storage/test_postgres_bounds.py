@@ -11,10 +11,12 @@ import trio.testing
 
 from headway.errors import CallerError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Within, pb
-from headway.storage import Fence, PostgresBackend, Require, RequireOwnsNothing
+from headway.storage import Fence, PostgresBackend, Require, RequireOwnsNothing, Snapshot
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
-from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, refused, thing
+from headway.storage.postgres._reads import rows_within
+from headway.testing.conformance import EVERYTHING, KIND, name_of, names, put, reading, refused, thing
+from headway.testing.conformance._tools import putting
 from tests.helpers.postgres_server import PostgresServer
 from tests.storage.etcd_kit import until
 
@@ -151,8 +153,15 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def fill_with_large(store: PostgresBackend) -> list[str]:
     filled = [f"n{number:02}" for number in range(30)]
     for name in filled:
-        await put(store, thing(name, "x" * 4_000))
+        await put(store, thing(name, "x" * 4_000, owner_uid="o"))
     return filled
+
+
+async def read_out(snapshot: Snapshot) -> list[str]:
+    found: list[str] = []
+    while part := await snapshot.next():
+        found += [name_of(each) for each in part]
+    return found
 
 
 async def test_lists_of_large_resources_are_read_in_small_answers(postgres: PostgresServer, answers: list[int]) -> None:
@@ -169,11 +178,71 @@ async def test_lists_of_large_resources_are_read_in_small_answers(postgres: Post
         while not listed or behind is not None:
             some, behind, _ = await store.list_part(KIND, EVERYTHING, behind, 5)
             listed += some
-        assert [each.id.name for each in listed if each.id is not None] == filled
+        assert [name_of(each) for each in listed] == filled
+        assert [name_of(each) for each in (await store.list_by_owner("o"))[0]] == filled
+        assert await read_out((await store.owned_parts("o"))[0]) == filled
         assert 10_000 <= max(answers) < 15_000
         answers.clear()
         await store.list_part(KIND, EVERYTHING, None, 1)
         assert max(answers) < 10_000
+
+
+async def test_list_by_metadata_reads_no_more_than_its_limit(postgres: PostgresServer, answers: list[int]) -> None:
+    """However many resources have these entries, and however many others there are."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        await fill_with_large(store)
+        for number in range(20):
+            other = thing(f"a{number}", "x" * 4_000)
+            other.metadata["tier"] = "gold"
+            await put(store, other)
+        answers.clear()
+        written = Within(metadata=(("written-by", "conformance"),))
+        gold = written._replace(metadata=(*written.metadata, ("tier", "gold")))
+        assert len((await store.list(KIND, written, limit=7))[0]) == 7
+        assert len((await store.list(KIND, gold, limit=7))[0]) == 7
+        assert sum(answers) < 2 * 9 * 4_500
+        answers.clear()
+        assert len((await store.list(KIND, gold))[0]) == 20
+        assert sum(answers) < 20 * 4_500
+
+
+UNUSUAL = ["", "a", "a\0", "a\x01", "a\x010", "a\x011", "\0\x01", '"\\u0000', "\N{SNOWMAN}", "\U0001f600", "x" * 10_000]
+
+
+async def test_scope_has_exactly_its_resources_whatever_the_text(postgres: PostgresServer) -> None:
+    """JSON in PostgreSQL has no NUL character."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        for number, text in enumerate(UNUSUAL):
+            made = thing(f"n{number:02}")
+            made.metadata = {"tier": text, f"of {text}": "yes"}
+            await put(store, made)
+        bare = thing("without")
+        bare.metadata = {}
+        await put(store, bare)
+        for number, text in enumerate(UNUSUAL):
+            for entry in (("tier", text), (f"of {text}", "yes")):
+                found, _ = await store.list(KIND, Within(metadata=(entry,)))
+                assert [name_of(each) for each in found] == [f"n{number:02}"], entry
+        await refused(InvalidArgument, store.list(KIND, Within(metadata=(("tier", "\ud800"),))), "half of a pair")
+
+
+async def test_few_resources_of_a_scope_are_found_by_an_index(postgres: PostgresServer) -> None:
+    """A snapshot of them does not look at all the others."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        await store.commit([putting(_in_tier(number)) for number in range(1_000)])
+        session = store._use()
+        await session.readers.ask((f"ANALYZE {session.sql.schema}.resources", {}))
+        for limit in (11, 2_000):
+            statement, values = rows_within(session.sql, KIND, Within(metadata=(("tier", "t7"),)), None, limit)
+            [plan] = await session.readers.ask((f"EXPLAIN {statement}", values))
+            assert "resources_by_metadata" in "".join(line for (line,) in plan), plan
+        assert len((await store.list(KIND, Within(metadata=(("tier", "t7"),))))[0]) == 10
+
+
+def _in_tier(number: int) -> pb.Resource:
+    made = thing(f"n{number:04}")
+    made.metadata["tier"] = f"t{number % 100}"
+    return made
 
 
 async def test_history_of_large_resources_is_read_in_small_answers(

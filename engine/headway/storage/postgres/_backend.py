@@ -29,7 +29,7 @@ from headway.storage._kept import Bounds, KeptWatch
 from headway.storage._leases import Acquired, CurrentLease
 from headway.storage._log import MAX_BYTES
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._reads import ListedSnapshot, Snapshot
+from headway.storage._reads import Snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._rules import Rules
 from headway.storage._traces import COMMITTING
@@ -155,7 +155,8 @@ class PostgresBackend(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
         session = self._use()
-        found, here = await _reads.list_all(session.scans, session.sql, kind, within, after, limit)
+        scan = _reads.Scan(partial(_reads.rows_within, session.sql, kind, within), after, limit)
+        found, here = await _reads.list_all(session.scans, session.sql, scan)
         return found, session.note(*here)
 
     @override
@@ -169,13 +170,15 @@ class PostgresBackend(
     @override
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         session = self._use()
-        found, here = await _reads.list_owned(session.scans, session.sql, owner_uid)
+        scan = _reads.Scan(partial(_reads.rows_owned, session.sql, owner_uid))
+        found, here = await _reads.list_all(session.scans, session.sql, scan)
         return found, session.note(*here)
 
     @override
     async def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
-        found, here = await self.list_by_owner(owner_uid)
-        return ListedSnapshot([*found]), here
+        session = self._use()
+        owned, here = await session.snapshots.read_owned(owner_uid)
+        return owned, session.note(*here)
 
     @override
     async def kinds(self) -> Sequence[Kind]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain
-from typing import Any, Generic, TypeVar
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 import trio
 
 from headway.base import give_way
 from headway.errors import HeadwayError, StoreUnusable
-from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
 from headway.storage._operations import Within
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Connection, Pool, Rows, Statement
 from headway.storage.postgres._history import resource_from
-from headway.storage.postgres._requests import check_texts
+from headway.storage.postgres._requests import check_texts, metadata_column, size_of
 
 PAGE = 2000
 """The maximum number of rows in one answer."""
@@ -32,13 +32,11 @@ Here = tuple[str, int]
 """The session and the revision of a read."""
 
 
-def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int) -> Statement:
-    """Return the statement for the rows within a range and behind a key, in order of key.
-
-    Other resources than those of the metadata may be among them: the bytes may be in another part of a body.
-    """
+def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Sequence[str] | None, limit: int) -> Statement:
+    """Return the statement for the rows within a range and behind a key, in order of key."""
     check_texts(*kind, *within[:2], within.name_prefix, *(after or ()))
-    where, values = [], dict[str, Any](group=kind[0], kind=kind[1], limit=limit, bytes=sql.ANSWER_BYTES)
+    where = ["type_group = %(group)s", "kind = %(kind)s"]
+    values = dict[str, Any](group=kind[0], kind=kind[1])
     for column, value in zip(("partition", "namespace"), within[:2], strict=True):
         if value != "*":
             where.append(f"{column} = %({column})s")
@@ -46,16 +44,37 @@ def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Key | None
     if within.name_prefix:
         where.append("name >= %(prefix)s AND starts_with(name, %(prefix)s)")
         values["prefix"] = within.name_prefix
+    if within.metadata:
+        where.append("metadata @> %(metadata)s::jsonb")
+        values["metadata"] = metadata_column(dict(within.metadata))
+        size_of(values["metadata"])
+    return _rows(s, where, values, ("partition", "namespace", "name"), after, limit)
+
+
+def rows_owned(s: sql.Statements, uid: str, after: Sequence[str] | None, limit: int) -> Statement:
+    """Return the statement for the rows that a uid owns, behind a kind and key, in order of kind and key."""
+    check_texts(uid)
+    where = ["owner_uid = %(uid)s", "owner_uid <> ''"]
+    return _rows(s, where, {"uid": uid}, ("type_group", "kind", "partition", "namespace", "name"), after, limit)
+
+
+def _rows(
+    s: sql.Statements,
+    where: list[str],
+    values: dict[str, Any],
+    columns: Sequence[str],
+    after: Sequence[str] | None,
+    limit: int,
+) -> Statement:
+    """Return the statement for the first rows under some conditions, in order of these columns, up to some bytes."""
+    order = ", ".join(columns)
     if after is not None:
-        where.append("(partition, namespace, name) > (%(after0)s, %(after1)s, %(after2)s)")
-        values.update({f"after{index}": part for index, part in enumerate(after)})
-    for index, (key, value) in enumerate(within.metadata):
-        where.append(f"position(%(metadata{index})s in body) > 0")
-        values[f"metadata{index}"] = encode(pb.Resource(metadata={key: value}))
-    conditions = "".join(f" AND {each}" for each in where)
-    order = "partition, namespace, name"
-    found = f"{s.rows}{conditions} ORDER BY {order} LIMIT %(limit)s"
-    return f"{sql.bounded(f'revision, body, {order}', found, 'length(body)', order)} ORDER BY {order}", values
+        given = {f"after{index}": part for index, part in enumerate(after)}
+        where = [*where, f"({order}) > ({', '.join(f'%({each})s' for each in given)})"]
+        values = {**values, **given}
+    found = f"{s.rows} {' AND '.join(where)} ORDER BY {order} LIMIT %(limit)s"
+    statement = f"{sql.bounded(f'revision, body, {order}', found, 'length(body)', order)} ORDER BY {order}"
+    return statement, {**values, "limit": limit, "bytes": sql.ANSWER_BYTES}
 
 
 async def read(reads: GatheredReads[tuple[Kind, Key]], kind: Kind, key: Key) -> tuple[pb.Resource | None, Here]:
@@ -66,26 +85,32 @@ async def read(reads: GatheredReads[tuple[Kind, Key]], kind: Kind, key: Key) -> 
 
 
 class Scan:
-    """The rows within a range, read in pages on one connection, in a transaction that the caller has begun."""
+    """Rows that are read in pages on one connection, in a transaction that the caller has begun.
 
-    def __init__(self, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int = 0) -> None:
-        self._sql = s
-        self._kind = kind
-        self._within = within
+    Args:
+        page: returns the statement for at most a number of rows behind some columns.
+        after: read only what is behind these.
+        limit: the number of rows that are wanted; 0 for all.
+    """
+
+    def __init__(
+        self, page: Callable[[Sequence[str] | None, int], Statement], after: Sequence[str] | None = None, limit: int = 0
+    ) -> None:
+        self._page = page
         self.after = after
-        # Those with other metadata are among what is read.
-        self.limit = min(limit + 1, PAGE) if limit and not within.metadata else PAGE
+        self.wanted = limit
+        self.limit = min(limit + 1, PAGE) if limit else PAGE
         self.done = False
 
     def statement(self) -> Statement:
         """Return the statement for the next page."""
-        return rows_within(self._sql, self._kind, self._within, self.after, self.limit)
+        return self._page(self.after, self.limit)
 
     def took(self, rows: Rows) -> list[tuple[int, bytes]]:
         """Note the rows of a page, and return their revisions and bodies."""
         self.done = len(rows) < self.limit and sum([len(row[1]) for row in rows]) < sql.ANSWER_BYTES
         if rows:
-            self.after = (rows[-1][2], rows[-1][3], rows[-1][4])
+            self.after = rows[-1][2:]
         return [(row[0], row[1]) for row in rows]
 
 
@@ -95,56 +120,57 @@ async def begin_scan(connection: Connection, s: sql.Statements, scan: Scan) -> t
     return (session, revision), scan.took(rows)
 
 
-async def read_rows(
-    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None = None, limit: int = 0
-) -> tuple[list[list[tuple[int, bytes]]], Here]:
-    """Read the rows within a range, in pages, at one revision: all, or as many as ``limit`` resources may need."""
-    scan = Scan(s, kind, within, after, limit)
+async def read_rows(readers: Pool, s: sql.Statements, scan: Scan) -> tuple[deque[list[tuple[int, bytes]]], Here]:
+    """Read the rows of a scan, in pages, at one revision: all, or at least as many as are wanted."""
     async with readers.connection() as connection:
         here, page = await begin_scan(connection, s, scan)
-        pages = [page]
-        while not scan.done and not (limit and not within.metadata and sum(map(len, pages)) >= limit):
+        pages = deque([page])
+        while not scan.done and not (scan.wanted and sum(map(len, pages)) >= scan.wanted):
             [rows] = await connection.ask(scan.statement())
             pages.append(scan.took(rows))
         await connection.ask((sql.COMMIT, {}))
     return pages, here
 
 
-async def decoded(rows: Iterable[tuple[int, bytes]], within: Within = Within()) -> list[pb.Resource]:  # noqa: B008  # immutable
-    """Return the resources of rows, without those of other metadata."""
+async def decoded(rows: Iterable[tuple[int, bytes]]) -> list[pb.Resource]:
+    """Return the resources of rows."""
     found: list[pb.Resource] = []
     for number, row in enumerate(rows, 1):
         found.append(resource_from(*row))
         if number % DECODED == 0:
             await give_way()
-    return within.select(found) if within.metadata else found
+    return found
 
 
 async def list_part(
     readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int
 ) -> tuple[list[pb.Resource], Key | None, Here]:
     """Return the next resources within a range, the key to go on behind (None at the end), and where they were read."""
-    scan = Scan(s, kind, within, after, limit)
+    scan = Scan(partial(rows_within, s, kind, within), after, limit)
     async with readers.connection() as connection:
         here, rows = await begin_scan(connection, s, scan)
         await connection.ask((sql.COMMIT, {}))
-    found = await decoded(rows, within)
+    found = await decoded(rows)
     if limit and len(found) > limit:
         found = found[:limit]
         last = found[-1].id
         assert last is not None
         assert last.tenancy is not None
         return found, (last.tenancy.partition, last.tenancy.namespace, last.name), here
-    return found, None if scan.done else scan.after, here
+    return found, None if scan.done else cast("Key", scan.after), here
 
 
-async def list_all(
-    readers: Pool, s: sql.Statements, kind: Kind, within: Within, after: Key | None, limit: int
-) -> tuple[list[pb.Resource], Here]:
-    """Return the resources within a range and behind a key, at most ``limit`` of them unless that is 0."""
-    pages, here = await read_rows(readers, s, kind, within, after, limit)
-    found = await decoded(chain.from_iterable(pages), within)
-    return found[:limit] if limit else found, here
+async def list_all(readers: Pool, s: sql.Statements, scan: Scan) -> tuple[list[pb.Resource], Here]:
+    """Return the resources of a scan, no more than are wanted."""
+    pages, here = await read_rows(readers, s, scan)
+    found = await decoded(row for page in _drained(pages) for row in page)
+    return found[: scan.wanted or None], here
+
+
+def _drained(pages: deque[list[tuple[int, bytes]]]) -> Iterator[list[tuple[int, bytes]]]:
+    # Bytes and resources together would take twice the memory.
+    while pages:
+        yield pages.popleft()
 
 
 class GatheredReads(Generic[Place]):
@@ -217,12 +243,3 @@ class _Read:
     def fail(self, error: HeadwayError) -> None:
         self.error = error
         self.done.set()
-
-
-async def list_owned(readers: Pool, s: sql.Statements, uid: str) -> tuple[Sequence[pb.Resource], Here]:
-    """Return the resources that a uid owns, in order of kind and key."""
-    check_texts(uid)
-    _, [(revision, session)], rows, _ = await readers.ask(
-        (sql.BEGIN_READ, {}), (s.here, {}), (s.owned, {"uid": uid}), (sql.COMMIT, {})
-    )
-    return await decoded([(row[0], row[1]) for row in rows]), (session, revision)

@@ -6,8 +6,9 @@ anything, and sees the changes of those before it. So a rejected request has cha
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -92,6 +93,7 @@ class GivenRow(NamedTuple):
     owner_uid: str
     form: str
     body: bytes
+    metadata: str
 
 
 @dataclass(slots=True)
@@ -390,26 +392,45 @@ def _digest(metadata: tuple[tuple[str, str], ...]) -> str:
     return digest.hexdigest()
 
 
+def metadata_column(metadata: Mapping[str, str]) -> str:
+    """Return metadata as JSON, or an empty text if there is none. PostgreSQL's JSON cannot have a NUL character."""
+    if not metadata:
+        return ""
+    found = json.dumps(dict(metadata), ensure_ascii=False)
+    if "\\u000" in found:
+        # So that two different texts stay different.
+        escaped = {each: f"\x01{number}" for number, each in enumerate("\0\x01")}
+        table = str.maketrans(escaped)
+        found = json.dumps({key.translate(table): value.translate(table) for key, value in metadata.items()})
+    return found
+
+
 def given_row(resource: pb.Resource) -> GivenRow:
     """Return the row of a put."""
     owner_uid = resource.owner.uid if resource.owner is not None else ""
     body = encode(resource)
-    return GivenRow(resource, resource.id.uid, owner_uid, form_of(resource), body)  # type: ignore[union-attr]  # stored ids are whole
+    metadata = metadata_column(resource.metadata)
+    return GivenRow(resource, resource.id.uid, owner_uid, form_of(resource), body, metadata)  # type: ignore[union-attr]  # stored ids are whole
 
 
 def check_texts(*texts: str) -> None:
     """Raise InvalidArgument if a key, or a row, cannot have these texts: they would fail the batch of others."""
     joined = "".join(texts)
-    try:
-        size = len(joined.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{joined[:100]!r} is not a text that UTF-8 has: {error.reason}") from None
+    size = size_of(joined)
     if "\0" in joined:
         raise InvalidArgument(f"a store in PostgreSQL has no texts with a NUL character, got {joined[:100]!r}")
     if size > MOST_KEYED:
         raise InvalidArgument(
             f"the texts of a key in PostgreSQL may have at most {MOST_KEYED} bytes, got {size}: {joined[:100]!r}…"
         )
+
+
+def size_of(text: str) -> int:
+    """Return the bytes of a text in UTF-8. Raise InvalidArgument if it has half of a surrogate pair."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{text[:100]!r} is not a text that UTF-8 has: {error.reason}") from None
 
 
 def check_fence(state: State, fence: Fence) -> None:

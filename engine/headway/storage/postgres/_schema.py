@@ -19,6 +19,8 @@ FORMAT = 1
 ANSWER_BYTES = 4 << 20
 """The bytes of bodies at which an answer ends, and a resource or a commit more."""
 
+# The column `metadata` is for scopes: it finds the resources that have some entries. It is null if there are none.
+#
 # Names are compared as bytes, as everywhere in Headway. Rows that change often leave room in their pages, so that
 # PostgreSQL keeps their new versions there and cleans up without a vacuum (HOT). History is only ever appended to and
 # deleted from its beginning, so its dead rows are in whole pages, and a vacuum of a few thousand of them is cheap.
@@ -46,11 +48,14 @@ CREATE TABLE {s}.resources (
     uid text NOT NULL,
     owner_uid text NOT NULL,
     form text NOT NULL,
+    metadata jsonb,
     revision bigint NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (type_group, kind, partition, namespace, name)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX resources_by_owner ON {s}.resources (owner_uid) WHERE owner_uid <> '';
+CREATE INDEX resources_by_metadata ON {s}.resources USING gin (metadata jsonb_path_ops) WITH (fastupdate = off)
+    WHERE metadata IS NOT NULL;
 CREATE TABLE {s}.history (
     revision bigint NOT NULL,
     seq int NOT NULL,
@@ -98,7 +103,7 @@ _KEYS = "%(groups)s::text[], %(kinds)s::text[], %(partitions)s::text[], %(namesp
 _ASKED = f"unnest({_KEYS})"
 _GIVEN = (
     f"%(revisions)s::bigint[], %(seqs)s::int[], {_KEYS}, %(uids)s::text[], %(owners)s::text[], %(forms)s::text[],"
-    " %(added)s::int[], %(grown)s::int[], %(bodies)s::bytea[]"
+    " %(metadata)s::text[], %(added)s::int[], %(grown)s::int[], %(bodies)s::bytea[]"
 )
 _LEASE = "controller, member, holder, term, ttl, attempt, acquired_at, renewed"
 _LOGGED = "revision, type_group, kind, deleted, version, added, grown, body, former_version, former"
@@ -143,10 +148,7 @@ class Statements:
             f"SELECT s.revision, s.session, r.revision, r.body FROM {s}.store AS s CROSS JOIN {_ASKED}"
             f" WITH ORDINALITY AS a ({_KEY}, place) LEFT JOIN {s}.resources AS r USING ({_KEY}) ORDER BY a.place"
         )
-        self.rows = (
-            f"SELECT revision, body, partition, namespace, name {rows} WHERE type_group = %(group)s AND kind = %(kind)s"
-        )
-        self.owned = f"SELECT revision, body {rows} WHERE owner_uid = %(uid)s AND owner_uid <> '' ORDER BY {_KEY}"
+        self.rows = f"SELECT revision, body, {_KEY} {rows} WHERE"
         self.kinds = (
             f"WITH RECURSIVE found AS ((SELECT type_group, kind {rows} ORDER BY type_group, kind LIMIT 1)"
             f" UNION ALL SELECT n.* FROM found, LATERAL (SELECT type_group, kind {rows}"
@@ -195,13 +197,13 @@ class Statements:
         )
         given = (
             f"WITH given AS (SELECT * FROM unnest({_GIVEN}) AS a"
-            f" (revision, seq, {_KEY}, uid, owner_uid, form, added, grown, body))"
+            f" (revision, seq, {_KEY}, uid, owner_uid, form, metadata, added, grown, body))"
         )
         put = (
-            f" INSERT INTO {s}.resources ({_KEY}, uid, owner_uid, form, revision, body)"
-            f" SELECT {_KEY}, uid, owner_uid, form, revision, body FROM given ON CONFLICT ({_KEY}) DO UPDATE SET"
-            " uid = excluded.uid, owner_uid = excluded.owner_uid, form = excluded.form,"
-            " revision = excluded.revision, body = excluded.body"
+            f" INSERT INTO {s}.resources ({_KEY}, uid, owner_uid, form, metadata, revision, body)"
+            f" SELECT {_KEY}, uid, owner_uid, form, nullif(metadata, '')::jsonb, revision, body FROM given"
+            f" ON CONFLICT ({_KEY}) DO UPDATE SET uid = excluded.uid, owner_uid = excluded.owner_uid,"
+            " form = excluded.form, metadata = excluded.metadata, revision = excluded.revision, body = excluded.body"
         )
         self.put = (
             f"{given}, logged AS ({logged}) SELECT revision, seq, type_group, kind, false, revision, added, grown, body"

@@ -7,6 +7,7 @@ the rows wait in the process, as bytes, and there is a bound for all of them.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from weakref import WeakSet
 
 import trio
@@ -18,7 +19,7 @@ from headway.storage._operations import Within
 from headway.storage._reads import Snapshot
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Pool
-from headway.storage.postgres._reads import Here, decoded, read_rows
+from headway.storage.postgres._reads import Here, Scan, decoded, read_rows, rows_owned, rows_within
 
 MOST_BYTES = 256 << 20
 """The bytes of rows that wait for readers. Beyond it, the snapshot whose reader has paused for longest is given up."""
@@ -28,7 +29,7 @@ _ROW = 150
 
 
 class RowSnapshot(Snapshot):
-    """The resources within a range at one revision, in order of key.
+    """Resources at one revision, in order of key.
 
     Attributes:
         in_order: True: see `CutSnapshot`.
@@ -38,9 +39,8 @@ class RowSnapshot(Snapshot):
 
     in_order = True
 
-    def __init__(self, pages: list[list[tuple[int, bytes]]], within: Within, snapshots: Snapshots) -> None:
-        self._pages = deque(pages)
-        self._within = within
+    def __init__(self, pages: deque[list[tuple[int, bytes]]], snapshots: Snapshots) -> None:
+        self._pages = pages
         self._snapshots = snapshots
         self._given_up = False
         self.size = sum(_size(page) for page in pages)
@@ -51,7 +51,7 @@ class RowSnapshot(Snapshot):
         self.read_at = trio.current_time()
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._pages:
-            found = await decoded(self._pages[0], self._within)
+            found = await decoded(self._pages[0])
             if not self._pages:
                 break  # It was given up meanwhile.
             self.size -= _size(self._pages.popleft())
@@ -82,9 +82,16 @@ class Snapshots:
         self._open: WeakSet[RowSnapshot] = WeakSet()
 
     async def read(self, kind: Kind, within: Within) -> tuple[RowSnapshot, Here]:
-        """Read a snapshot."""
-        pages, here = await read_rows(self._readers, self._sql, kind, within)
-        made = RowSnapshot(pages, within, self)
+        """Read the resources within a range."""
+        return await self._read(Scan(partial(rows_within, self._sql, kind, within)))
+
+    async def read_owned(self, uid: str) -> tuple[RowSnapshot, Here]:
+        """Read the resources that a uid owns, in order of kind and key."""
+        return await self._read(Scan(partial(rows_owned, self._sql, uid)))
+
+    async def _read(self, scan: Scan) -> tuple[RowSnapshot, Here]:
+        pages, here = await read_rows(self._readers, self._sql, scan)
+        made = RowSnapshot(pages, self)
         for each in sorted(self._open, key=lambda each: each.read_at):
             if made.size + sum(each.size for each in self._open) <= MOST_BYTES:
                 break

@@ -406,6 +406,7 @@ def _rows(changes: Sequence[Logged]) -> dict[str, object]:
         "uids": Texts(row.uid for row in rows),
         "owners": Texts(row.owner_uid for row in rows),
         "forms": Texts(row.form for row in rows),
+        "metadata": Texts(row.metadata for row in rows),
         "bodies": bodies,
         "added": Numbers(int(each.replaced is None) for each in changes),
         "grown": Numbers(len(body) - size for body, size in zip(bodies, sizes, strict=True)),
