@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from headway.errors import CallerError, InvalidArgument, StoreUnusable
+from headway.errors import CallerError, InvalidArgument, QuotaExceeded, StoreUnusable
 from headway.resource import Key, Within, pb
 from headway.storage import Fence, PostgresBackend, Require, RequireOwnsNothing, Snapshot
 from headway.storage.postgres._connection import Connection, Rows, Statement
@@ -17,6 +19,7 @@ from headway.storage.postgres._follow import Follower
 from headway.storage.postgres._reads import rows_within
 from headway.testing.conformance import EVERYTHING, KIND, name_of, names, put, reading, refused, thing
 from headway.testing.conformance._tools import putting
+from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.postgres_server import PostgresServer
 from tests.storage.etcd_kit import until
 
@@ -243,6 +246,49 @@ def _in_tier(number: int) -> pb.Resource:
     made = thing(f"n{number:04}")
     made.metadata["tier"] = f"t{number % 100}"
     return made
+
+
+async def test_rules_follow_long_history_in_small_answers(postgres: PostgresServer, answers: list[int]) -> None:
+    """An engine that has written nothing for long follows what others have written, whole, and does not begin anew."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        keep_quotas(store)
+        await put(store, quota(resources=32))
+        await put(store, thing("a"))
+        await fill_with_large(other)
+        answers.clear()
+        await put(store, thing("b"))
+        await refused(QuotaExceeded, put(store, thing("c")), "a commit above the quota")
+        assert 10_000 <= max(answers) < 15_000
+
+
+@pytest.mark.wide
+async def test_memory_of_what_rules_follow_is_bounded(postgres: PostgresServer) -> None:
+    """200 MB that others have written pass through the memory of an engine in pages."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store:
+        keep_quotas(store)
+        await put(store, quota(resources=202))
+        await put(store, thing("a"))
+        async with PostgresBackend(url) as other:
+            for number in range(200):
+                await put(other, thing(f"n{number}", "x" * 1_000_000))
+            await until(lambda: store._use().history.log.head == other.position.revision)
+        before = _peak_from_now_on()
+        await put(store, thing("b"))
+        assert _memory("VmHWM") - before < 60 << 20
+        await refused(QuotaExceeded, put(store, thing("c")), "a commit above the quota")
+
+
+def _memory(what: str) -> int:
+    """Return a number of bytes from the system's report on this process."""
+    return int(re.findall(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) << 10
+
+
+def _peak_from_now_on() -> int:
+    """Let the system forget the peak of the memory of this process. Return the memory now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _memory("VmRSS")
 
 
 async def test_history_of_large_resources_is_read_in_small_answers(

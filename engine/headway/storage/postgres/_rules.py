@@ -15,7 +15,7 @@ from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._rules import Change, Rules, Stored
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._connection import Connection, Rows, Statement, Texts
-from headway.storage.postgres._history import resource_from
+from headway.storage.postgres._history import PAGE_CHANGES, is_cut, resource_from
 from headway.storage.postgres._requests import Logged
 
 
@@ -94,10 +94,11 @@ class RulesFollower:
         Args:
             head: the last revision that this engine knows of.
         """
-        return [self._since()] if self._at[0] and head > self._at[1] else []
+        return [self._since(self._at[1])] if self._at[0] and head > self._at[1] else []
 
-    def _since(self) -> Statement:
-        return self._sql.since, {**self._of(), "after": self._at[1], "active": self.rules.active}
+    def _since(self, after: int) -> Statement:
+        bounds = {"most": PAGE_CHANGES, "bytes": sql.ANSWER_BYTES}
+        return self._sql.since, {**self._of(), "after": after, "active": self.rules.active, **bounds}
 
     async def catch_up(
         self, connection: Connection, session: str, revision: int, floor: int, since: Rows | None
@@ -106,13 +107,17 @@ class RulesFollower:
 
         Args:
             floor: history is compacted up to there.
-            since: the rows of `asks`; None without it.
+            since: the rows of `asks`; None without it. If they are not all, this asks for the others.
         """
         follows = self.rules.current and self._at[0] == session and floor <= self._at[1]
         if follows and since is None and revision > self._at[1]:
-            [since] = await connection.ask(self._since())
-        if follows and not any((row[0], row[1]) in self.rules.kinds for row in since or ()):
-            self.rules.follow([self._followed(*row) for row in since or ()])
+            [since] = await connection.ask(self._since(self._at[1]))
+        since = since or []
+        while follows and not any((row[1], row[2]) in self.rules.kinds for row in since):
+            self.rules.follow([self._followed(*row) for row in since])
+            if not is_cut(PAGE_CHANGES, [(row[5], None) for row in since]):
+                break
+            [since] = await connection.ask(self._since(since[-1][0]))
         else:
             await self._begin(connection)
         self._at = (session, revision)
@@ -142,7 +147,7 @@ class RulesFollower:
         return found
 
     def _followed(
-        self, group: str, kind: str, deleted: bool, version: int, body: bytes, added: int, grown: int
+        self, _: int, group: str, kind: str, deleted: bool, version: int, body: bytes, added: int, grown: int
     ) -> Change:
         resource = resource_from(version, body)
         return KnownChange((group, kind), resource_key(resource), None if deleted else resource, None, added, grown)

@@ -233,10 +233,11 @@ class Statements:
 
         age = "extract(epoch FROM clock_timestamp() - at)::double precision"
         self.follow = _first_commits(f"{_LOGGED}, {age}", f"{s}.history WHERE revision > %(after)s")
-        self.since = (
-            f"SELECT type_group, kind, deleted, version, body, added, grown FROM {s}.history WHERE revision > %(after)s"
-            " AND (%(active)s OR (type_group, kind) IN (SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[])))"
-            " ORDER BY revision, seq"
+        self.since = _first_commits(
+            "revision, type_group, kind, deleted, version, body, added, grown",
+            f"{s}.history WHERE revision > %(after)s AND (%(active)s OR (type_group, kind) IN"
+            " (SELECT * FROM unnest(%(groups)s::text[], %(kinds)s::text[])))",
+            "length(body)",
         )
         self.of_kinds = (
             f"SELECT type_group, kind, revision, body {rows} WHERE (type_group, kind) IN"
@@ -276,10 +277,9 @@ def bounded(columns: str, found: str, size: str, order: str) -> str:
     )
 
 
-def _first_commits(columns: str, found: str) -> str:
+def _first_commits(columns: str, found: str, size: str = "length(body) + coalesce(length(former), 0)") -> str:
     # With ties, so that the last commit is whole.
     found = f"SELECT * FROM {found} ORDER BY revision FETCH FIRST %(most)s ROWS WITH TIES"
-    size = "length(body) + coalesce(length(former), 0)"
     return f"{bounded(columns, found, size, 'revision')} ORDER BY revision, seq"
 
 
