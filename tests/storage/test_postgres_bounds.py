@@ -198,6 +198,7 @@ async def test_list_by_metadata_reads_no_more_than_its_limit(postgres: PostgresS
             other = thing(f"a{number}", "x" * 4_000)
             other.metadata["tier"] = "gold"
             await put(store, other)
+        await store._use().until_reached(store._use().history, store.position.revision)
         answers.clear()
         written = Within(metadata=(("written-by", "conformance"),))
         gold = written._replace(metadata=(*written.metadata, ("tier", "gold")))
@@ -316,6 +317,50 @@ async def test_history_of_large_resources_is_read_in_small_answers(
         await reader.until(other.position.revision)
         assert [key[2] for key in reader.held] == filled
         assert 10_000 <= max(answers) < 15_000
+
+
+@pytest.mark.parametrize(("most", "size"), [(5, 1 << 20), (1_000, 1_000)], ids=["changes", "bytes"])
+async def test_commit_is_never_cut_by_the_end_of_an_answer(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, most: int, size: int
+) -> None:
+    """Its changes come together to those who follow, and to a watcher that has fallen behind."""
+    monkeypatch.setattr("headway.storage.postgres._follow.PAGE", most)
+    monkeypatch.setattr("headway.storage.postgres._history.PAGE_CHANGES", most)
+    monkeypatch.setattr("headway.storage.postgres._schema.ANSWER_BYTES", size)
+    monkeypatch.setattr("headway.storage.postgres._session.IN_MEMORY", 1)
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        reader, behind = await reading(store), await reading(store)
+        await reader.until_snapshot()
+        await behind.until_snapshot()
+        for commit in range(3):
+            await other.commit([putting(thing(f"n{commit}-{number}", "x" * 200)) for number in range(8)])
+            await reader.until(other.position.revision)
+        await behind.until(other.position.revision)
+        assert len(reader.held) == len(behind.held) == 24
+
+
+async def test_list_in_pages_is_of_one_revision(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed between two pages is not in it."""
+    monkeypatch.setattr("headway.storage.postgres._reads.PAGE", 5)
+    async with PostgresBackend(postgres.new_url()) as store:
+        filled = [f"n{number:02}" for number in range(12)]
+        await store.commit([putting(thing(name)) for name in filled])
+        before, usual = store.position, Connection.ask
+        pages = 0
+
+        async def ask(connection: Connection, *statements: Statement) -> list[Rows]:
+            nonlocal pages
+            found = await usual(connection, *statements)
+            if any("ORDER BY partition" in each for each, _ in statements):
+                pages += 1
+                await put(store, thing(f"z{pages}"))
+            return found
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        found, at = await store.list(KIND, EVERYTHING)
+        assert [name_of(each) for each in found] == filled
+        assert (at, pages) == (before, 3)
 
 
 async def test_waits_for_leases_share_their_reads(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,22 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from headway.errors import HeadwayError, OutcomeUnknown, RemoteError, StoreUnusable, Unavailable, WriteRejected
+from headway.errors import (
+    HeadwayError,
+    OutcomeUnknown,
+    QuotaExceeded,
+    RemoteError,
+    StoreUnusable,
+    Unavailable,
+    WriteRejected,
+)
 from headway.resource import Kind, Position
 from headway.storage import Fence, PostgresBackend, StoreMismatch, Within
 from headway.storage.postgres import _follow, _schema, _session
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._standing import read_server, read_standing
 from headway.testing.conformance import names, put, reading, refused, thing
+from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.cancel_everywhere import cancel_at_every_step
 from tests.helpers.etcd_server import free_ports
 from tests.helpers.loopback_wires import OUTSIDE, Wires
@@ -188,6 +197,32 @@ async def test_failed_statement_of_a_commit_has_written_nothing(
         server.sql(f"DROP TRIGGER fail ON {schema}.resources")
         await put(store, thing("a"))
         assert store.position.revision == 2
+
+
+async def test_failed_commit_counts_for_no_rule(server: PostgresServer) -> None:
+    """Quotas have counted it before it has failed."""
+    async with PostgresBackend(server.new_url()) as store:
+        keep_quotas(store)
+        await put(store, quota(resources=2))
+        await put(store, thing("a"))
+        schema = store._address.schema
+        server.sql(f"ALTER TABLE {schema}.resources ADD CONSTRAINT fails CHECK (name <> 'b')")
+        await refused(Unavailable, put(store, thing("b")), "a commit")
+        await put(store, thing("c"))
+        await refused(QuotaExceeded, put(store, thing("d")), "a commit above the quota")
+
+
+async def test_engines_begin_one_session_on_a_restarted_server(server: PostgresServer) -> None:
+    """Whichever connects first begins it."""
+    url = server.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        restart(server)
+        await server.until_healthy()
+        async with trio.open_nursery() as nursery:
+            for each in (store, other):
+                nursery.start_soon(fill, each)
+        sessions = f"SELECT count(*) FROM {store._address.schema}.sessions"
+        assert await trio.to_thread.run_sync(server.sql, sessions) == "3"
 
 
 @pytest.fixture

@@ -1,56 +1,15 @@
-"""What a store costs PostgreSQL over time: dead rows, history, and watchers that never read."""
-
-from collections.abc import Iterator
+"""What a store costs PostgreSQL over time: history, and watchers that never read. tests/postgres has its dead rows."""
 
 import pytest
 import trio
 
 from headway.errors import HistoryCompacted
 from headway.storage import PostgresBackend, Watch
+from headway.storage.postgres._connection import Connection
+from headway.storage.postgres._follow import Follower
 from headway.testing.conformance import EVERYTHING, KIND, fill, put, reading, thing, uid_of
-from tests.helpers.postgres_server import QUICK, PostgresServer, postgres_server
+from tests.helpers.postgres_server import PostgresServer
 from tests.storage.etcd_kit import until
-
-UPDATES = 6_000
-
-
-@pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """A server that looks every second for what to clean up, instead of every minute: time is short here."""
-    with postgres_server(tmp_path_factory.mktemp("busy"), *QUICK, "autovacuum_naptime=1s") as server:
-        yield server
-
-
-def grown(server: PostgresServer, url: str) -> dict[str, tuple[int, int, int]]:
-    """Return the size of each table in bytes, the share of its updates that were HOT in percent, and its rows."""
-    listed = server.sql(
-        "SELECT relname, pg_table_size(relid), 100 * n_tup_hot_upd / greatest(n_tup_upd, 1), n_live_tup"
-        f" FROM pg_stat_user_tables WHERE schemaname = '{url.partition('schema=')[2].partition('&')[0]}'"
-    )
-    rows = [line.split("|") for line in listed.splitlines()]
-    return {name: (int(size), int(hot), int(rows)) for name, size, hot, rows in rows}
-
-
-@pytest.mark.wide
-async def test_tables_stay_small_under_updates_of_one_key(busy: PostgresServer) -> None:
-    """Rows are replaced in their pages, and what history no longer has makes room for what comes."""
-    url = busy.new_url(max_changes=500)
-    async with PostgresBackend(url) as store:
-        at = await put(store, thing("a", uid="u"))
-        fence = (await store.raise_fence("c", "", 0, 0)).fence
-        halfway: dict[str, tuple[int, int, int]] = {}
-        for number in range(UPDATES):
-            at = await put(store, thing("a", f"{number}" + "x" * 200, uid="u"), str(at.revision))
-            await store.record_checkpoint(fence, at.revision) if number % 10 == 0 else None
-            if number == UPDATES // 2:
-                halfway = await trio.to_thread.run_sync(grown, busy, url)
-        # It counts and cleans up in its own time.
-        await until(lambda: grown(busy, url)["history"][2] <= 3_000, 30)
-    now = grown(busy, url)
-    for table in ("store", "resources", "fences"):
-        assert now[table][0] < 500_000, (table, now)
-        assert now[table][1] > 80, (table, now)
-    assert now["history"][0] < 2 * halfway["history"][0], (halfway, now)
 
 
 async def test_watchers_that_never_read_cost_the_server_nothing(postgres: PostgresServer) -> None:
@@ -103,6 +62,52 @@ async def test_history_is_deleted_beyond_its_bound(postgres: PostgresServer, mon
         await until(lambda: int(postgres.sql(f"SELECT count(*) FROM {schema}.history")) <= 32)
         floor = int(await trio.to_thread.run_sync(postgres.sql, f"SELECT floor FROM {schema}.store"))
         assert at.revision - 32 <= floor <= at.revision - 20
+        # An engine with a longer history, which has deleted less.
+        await store._use().readers.ask((store._use().sql.raise_floor, {"floor": 5}))
+        assert int(await trio.to_thread.run_sync(postgres.sql, f"SELECT floor FROM {schema}.store")) >= floor
+
+
+async def test_engine_that_has_missed_deleted_history_tells_its_watchers(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They get no gap."""
+    monkeypatch.setattr("headway.storage.postgres._follow.TRIM_STEP", 1)
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url, max_changes=2) as other:
+        reader = await reading(store)
+        await reader.until_snapshot()
+        catch_up, go_on, mine = Follower._catch_up, trio.Event(), store._use()
+
+        async def late(self: Follower, connection: Connection) -> bool:
+            if self._session is mine:
+                await go_on.wait()
+            return await catch_up(self, connection)
+
+        monkeypatch.setattr(Follower, "_catch_up", late)
+        for number in range(20):
+            await put(other, thing(f"n{number}"))
+        await until(lambda: postgres.sql(f"SELECT floor FROM {store._address.schema}.store") > "10")
+        go_on.set()
+        with pytest.raises(HistoryCompacted):
+            await reader.until(other.position.revision)
+        assert len((await store.list(KIND, EVERYTHING))[0]) == 20
+
+
+async def test_watcher_behind_deleted_history_is_told(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another engine may have deleted what this one would still keep."""
+    monkeypatch.setattr("headway.storage.postgres._session.IN_MEMORY", 1)
+    async with PostgresBackend(postgres.new_url()) as store:
+        reader = await reading(store)
+        await reader.until_snapshot()
+        for number in range(5):
+            await put(store, thing(f"n{number}"))
+        await store._use().until_reached(store._use().history, store.position.revision)
+        await store._use().readers.ask((store._use().sql.raise_floor, {"floor": 4}))
+        await store._use().readers.ask((store._use().sql.trim, {"floor": 4, "most": 10}))
+        with pytest.raises(HistoryCompacted):
+            await reader.until(store.position.revision)
 
 
 @pytest.mark.parametrize(("bounds", "kept"), [({"max_bytes": 100_000}, 8), ({"max_age": 0.5}, 1)], ids=["bytes", "age"])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import trio
 import trio.testing
 
+from headway.errors import QuotaExceeded
 from headway.storage import PostgresBackend
 from headway.storage._leases import TermEnded
+from headway.storage.postgres import _follow
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
 from headway.storage.postgres._requests import State
 from headway.storage.postgres._writer import Writer
-from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, thing
+from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, refused, thing
 from headway.testing.conformance._tools import putting
 from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.postgres_server import PostgresServer
@@ -125,6 +129,51 @@ async def test_term_that_is_renewed_is_not_replaced_by_a_late_request(
         assert (await other.acquire_lease("a", "web-1", 60.0, "x")).acquired
         await until(lambda: ends)
         assert ends == ["ended"]
+
+
+async def test_lease_runs_by_the_clock_of_the_server(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by that of the engine that acquires it, which may be an hour slow."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now - 3600.0)
+        term = (await store.acquire_lease("a", "web-1", 60.0)).held.lease.term
+        refusal = await other.acquire_lease("a", "web-2", 60.0)
+        assert not refusal.acquired
+        assert 50.0 < refusal.held.remaining <= 60.0
+        await store.keep_lease("a", "web-1", term)
+
+
+async def test_engine_hears_at_once_of_commits_and_of_the_ends_of_terms(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would ask by itself much later."""
+    monkeypatch.setattr(_follow, "SILENCE", 600.0)
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        term = (await other.acquire_lease("a", "web-1", 600.0)).held.lease.term
+        with trio.fail_after(5):
+            for name in "ab":
+                position = await put(other, thing(name))
+                await store._use().until_reached(store._use().history, position.revision)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store.wait_lease_ended, "a", term)
+                await until(lambda: store._use().leases._waiting)
+                await other.release_lease("a", "web-1", term)
+
+
+async def test_rules_miss_nothing_beside_a_transaction_that_asks_them_nothing(postgres: PostgresServer) -> None:
+    """Such as one of a fence, which does not follow what others have committed before it."""
+    url = postgres.new_url()
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        keep_quotas(store)
+        await put(store, quota(resources=4))
+        await put(store, thing("a"))
+        for name in "bc":
+            await put(other, thing(name))
+        await store.raise_fence("c", "", 0, 0)
+        await put(store, thing("d"))
+        await refused(QuotaExceeded, put(store, thing("e")), "a commit above the quota")
 
 
 async def test_fenced_commit_reads_the_fences_that_it_names(
