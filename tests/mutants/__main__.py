@@ -121,10 +121,10 @@ def table(verdicts: list[Verdict]) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Run the mutants with one of these words in their names, or all. Return 1 if a mutant survives."""
-    chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.name for name in names)]
+    """Run the mutants with one of these words in their names or files, or all. Return 1 if a mutant survives."""
+    chosen = [each for each in MUTANTS if not names or any(name in f"{each.name} {each.file}" for name in names)]
     if not chosen:
-        print(f"no mutant has any of these words in its name: {' '.join(names)}")
+        print(f"no mutant has any of these words in its name or file: {' '.join(names)}")
         return 2
     with tempfile.TemporaryDirectory() as folder:
         source = copied_source(Path(folder))

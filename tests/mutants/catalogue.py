@@ -15,6 +15,7 @@ from tests.mutants.once_survived import ONCE_SURVIVED
 from tests.mutants.over_http import HTTP_MUTANTS
 from tests.mutants.pauses import PAUSE_MUTANTS
 from tests.mutants.peerings import PEERING_MUTANTS
+from tests.mutants.postgres import POSTGRES_MUTANTS
 from tests.mutants.quotas import QUOTA_MUTANTS
 from tests.mutants.runs import RUN_MUTANTS
 from tests.mutants.scopes import SCOPE_MUTANTS
@@ -557,6 +558,7 @@ MUTANTS = (
     *PAUSE_MUTANTS,
     *KUBERNETES_TYPE_MUTANTS,
     *LIMIT_MUTANTS,
+    *POSTGRES_MUTANTS,
     *QUOTA_MUTANTS,
     *SIMULATED_CLUSTER_MUTANTS,
     *SIMULATED_PEER_MUTANTS,

@@ -78,7 +78,7 @@ def test_tests_that_fail_without_a_mutant_are_an_error(
 
 def test_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == 2
-    assert "no mutant has any of these words in its name: nonsense" in capsys.readouterr().out
+    assert "no mutant has any of these words in its name or file: nonsense" in capsys.readouterr().out
 
 
 def test_table_shows_the_killing_test_and_the_kill_rate() -> None:

@@ -17,7 +17,7 @@ from headway.storage import Fence, PostgresBackend, Require, RequireOwnsNothing,
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
 from headway.storage.postgres._reads import rows_within
-from headway.testing.conformance import EVERYTHING, KIND, name_of, names, put, reading, refused, thing
+from headway.testing.conformance import EVERYTHING, KIND, name_of, names, put, reading, refused, thing, uid_of
 from headway.testing.conformance._tools import putting
 from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.postgres_server import PostgresServer
@@ -228,6 +228,13 @@ async def test_scope_has_exactly_its_resources_whatever_the_text(postgres: Postg
                 found, _ = await store.list(KIND, Within(metadata=(entry,)))
                 assert [name_of(each) for each in found] == [f"n{number:02}"], entry
         await refused(InvalidArgument, store.list(KIND, Within(metadata=(("tier", "\ud800"),))), "half of a pair")
+        version = bare.version
+        for metadata in ({"tier": "new"}, dict[str, str]()):
+            changed = thing("without", uid=uid_of(bare))
+            changed.metadata = metadata
+            version = str((await put(store, changed, version)).revision)
+            now = await names(store, Within(metadata=(("tier", "new"),)))
+            assert now == (["without"] if metadata else [])
 
 
 async def test_few_resources_of_a_scope_are_found_by_an_index(postgres: PostgresServer) -> None:
@@ -415,5 +422,5 @@ async def test_term_that_ends_while_it_is_read_is_noticed(
             return found
 
         monkeypatch.setattr(Connection, "ask", ask)
-        with trio.fail_after(10):
+        with trio.fail_after(5):
             await store.wait_lease_ended("a", term)

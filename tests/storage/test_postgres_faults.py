@@ -119,7 +119,9 @@ async def test_lease_counts_anew_after_a_fault(server: PostgresServer, fault: Ca
         server.sql(
             f"UPDATE {store._address.schema}.leases SET expires = clock_timestamp() + make_interval(secs => 0.1)"
         )
+        former = server.backends()
         fault(server)
+        await until(lambda: not any(Path(f"/proc/{each}").exists() for each in former))
         await server.until_healthy()
         [left], _ = await store.list_leases()
         assert left.remaining > 1.0
@@ -427,6 +429,7 @@ async def test_settings_of_a_user_change_no_promise(server: PostgresServer) -> N
             for name, value in (
                 ("synchronous_commit", "on"),
                 ("lock_timeout", "0"),
+                ("idle_in_transaction_session_timeout", "5s"),
                 ("transaction_isolation", "read committed"),
             ):
                 assert await store._use().readers.ask((f"SHOW {name}", {})) == [[(value,)]]
