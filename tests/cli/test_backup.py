@@ -63,6 +63,8 @@ async def test_backup_and_restore_print_the_store_and_its_revision(terminal: Ter
         (("backup", "sqlite:staff.db", "here"), 1, "here already exists; give another path, or replace it (--replac"),
         (("restore", "here", "sqlite:new.db"), 5, "is not a Headway store"),
         (("restore", "staff.db", "memory:"), 2, "is not a store in a file"),
+        (("backup", "postgresql://a:s3cret@h/d", "b"), 2, "'postgresql://a:…@h/d' is not a store in a file; "),
+        (("backup", "postgresql://h/d", "b"), 2, "`headway store copy` copies its store into a file"),
         (("restore", "staff.db", "sqlite:staff.db"), 2, "is the store itself"),
         (("backup", "sqlite:staff.db"), 2, "Missing argument 'FILE'"),
     ],

@@ -24,6 +24,7 @@ def test_address_has_the_options_of_libpq_and_of_the_store(tmp_path: Path) -> No
     assert str(postgres_address("postgresql:///d?service=staff")) == "postgresql://staff/d?schema=headway"
     assert postgres_address("postgres:///?service=staff").parameters["service"] == "staff"
     assert postgres_address("postgresql://h/d").schema == "headway"
+    assert postgres_address("postgresql:///d?user=a@b&hostaddr=127.0.0.1,::1").parameters["user"] == "a@b"
     assert isinstance(open_store("postgresql://h/d"), PostgresBackend)
     with pytest.raises(StoreUnusable, match="password_file '/nowhere'"):
         postgres_address("postgresql://h/d?password_file=/nowhere").connecting()
@@ -45,6 +46,11 @@ def test_password_is_never_shown() -> None:
         "postgresql://staff:s3cret@[::1/d",
         "postgres:/d?password=s3cret",
         "postgresql://staff:s3c?s3cret@h/d",
+        "postgresql://staff:s3c?s3c=s3c@h/d",
+        "postgresql://staff:s3c/s3cret@h/d",
+        "postgresql://staff:s3cr@s3cret@h/d",
+        "postgresql://staff:s3c%zz@h/d",
+        "postgresql://staff:s3c@h:99999999/d",
     ],
 )
 async def test_password_in_an_invalid_url_is_never_shown(url: str) -> None:
@@ -63,12 +69,21 @@ async def test_password_in_an_invalid_url_is_never_shown(url: str) -> None:
     ("url", "names"),
     [
         ("postgresql:h/d", "is not a URL of PostgreSQL"),
-        ("postgresql://h/d?bogus=1", "bogus"),
+        ("postgresql://h/d?bogus=1", "the option 'bogus' is unknown; its own are schema, password_file"),
+        ("postgresql://a@h/d?passwordfile=/x", "'passwordfile' is unknown; did you mean 'password_file'"),
+        ("postgresql://a@h:abc/d", 'invalid integer value "abc" .* "port"'),
+        ("postgresql://a@h:99999999/d", 'invalid port number: "99999999"'),
+        ("postgresql://a@g,h/d?port=1,2,3", "3 port numbers to 2 hosts"),
+        ("postgresql://a@h/d?sslmode=verifyfull", 'invalid sslmode value: "verifyfull"'),
+        ("postgresql://a@h/d?target_session_attrs=writable", "invalid target_session_attrs value"),
+        ("postgresql://a:b/c@h/d", "write %40 for '@', %2F for '/'"),
+        ("postgresql://h/d?schema=pg_x", "no 'pg_' at its beginning, got 'pg_x'"),
+        ("postgresql://h/d?schema=a%25b", "no '%'"),
         ("postgresql://h/d?schema=", "'schema' .* must have a value"),
         (f"postgresql://h/d?schema={'s' * 56}", "at most 55 bytes"),
         ("postgresql://h/d?max_changes=0", "'max_changes' .* a whole number above 0, got '0'"),
         ("postgresql://h/d?max_age=x", "'max_age' .* a number of seconds above 0, got 'x'"),
-        ("postgresql://h/d?schema=a&schema=b", "duplicate option"),
+        ("postgresql://h/d?schema=a&schema=b", "the option 'schema' more than once"),
     ],
 )
 def test_invalid_address_is_refused_with_its_part(url: str, names: str) -> None:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
-from headway.base import read_secret, without_password
+from headway.base import did_you_mean, read_secret, without_password
 from headway.errors import InvalidArgument, StoreUnusable
-from headway.storage.postgres._connection import checked_parameters
+from headway.storage.postgres._connection import checked_parameters, known_options, refused_value
 
 Number = TypeVar("Number", int, float)
 
@@ -83,20 +83,39 @@ def postgres_address(url: str) -> PostgresAddress:
     pairs = parse_qsl(query, keep_blank_values=True)
     options = dict(pairs)
     shown = without_password(url).partition("?")[0]
-    if len(options) < len(pairs):
-        raise InvalidArgument(f"duplicate option in {shown!r}: {', '.join(name for name, _ in pairs)}")
+    authority, _, path = rest.partition("/")
+    # What libpq takes for something else may then be a part of the password, which is not shown.
+    encode = "write %40 for '@', %2F for '/' and %3F for '?' in a user, a password and a database"
+    if authority.count("@") > 1 or "@" in path:
+        raise InvalidArgument(f"{shown!r} is invalid: {encode}")
+    hides = "@" in query and "@" not in authority
+    names = [name for name, _ in pairs]
+    if twice := [name for name in options if names.count(name) > 1]:
+        raise InvalidArgument(f"{shown!r} has the option {', '.join(map(repr, twice))} more than once")
+    known = {*_OWN, *known_options()}
+    if unknown := [name for name in options if name not in known]:
+        guess, _, lists_all = did_you_mean(unknown[0], known).partition("; known")
+        hint = "; its own are " + ", ".join(_OWN) + ", and all others libpq's" if lists_all else guess
+        why = encode if hides else f"the option {unknown[0]!r} is unknown{hint}"
+        raise InvalidArgument(f"{shown!r} is invalid: {why}")
     own = {name: options.pop(name) for name in _OWN if name in options}
     for name, value in own.items():
         if not value or "\0" in value:
             raise InvalidArgument(f"the option {name!r} of {shown!r} must have a value")
-    if len((schema := own.get("schema", "")).encode()) > 55 or "%" in schema:
-        raise InvalidArgument(f"the schema of {shown!r} must have at most 55 bytes and no '%', got {schema!r}")
+    schema = own.get("schema", "")
+    if len(schema.encode()) > 55 or "%" in schema or schema.startswith("pg_"):
+        raise InvalidArgument(
+            f"the schema of {shown!r} must have at most 55 bytes, no '%', and no 'pg_' at its beginning, got {schema!r}"
+        )
     try:
-        parameters = checked_parameters(f"{scheme}://{rest}", {}) | checked_parameters("", options)
+        parameters = checked_parameters(f"{scheme}://{rest}", options)
     except InvalidArgument as error:
         # libpq repeats the URL, which may have a password.
-        why = str(error) if "@" not in url else "it is not a URL of libpq, or has an unknown option"
+        why = str(error) if "@" not in url else "it is not a URL of libpq"
         raise InvalidArgument(f"{shown!r} is invalid: {why}; write {FORM}") from None
+    if why := refused_value(parameters):
+        why = encode if hides else why
+        raise InvalidArgument(f"{shown!r} is invalid: {why}; write {FORM}")
     if "password_file" in own and "password" in parameters:
         raise InvalidArgument(f"{shown!r} has a password and a password_file: give one of them")
     return PostgresAddress(

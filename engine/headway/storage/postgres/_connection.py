@@ -302,6 +302,24 @@ def checked_parameters(given: str, options: Mapping[str, str]) -> dict[str, str]
         raise InvalidArgument(" ".join(str(error).split())) from None
 
 
+def known_options() -> list[str]:
+    """Return the names of libpq's options."""
+    return [each.keyword.decode() for each in pq.Conninfo.get_defaults()]
+
+
+def refused_value(parameters: Mapping[str, str]) -> str:
+    """Return why libpq refuses a value before it connects; empty if it refuses none."""
+    hosts = parameters.get("host") or parameters.get("hostaddr") or ""
+    # Nothing listens there, and with a password, libpq looks for none in a file.
+    nowhere = {**parameters, "host": ",".join("/" for _ in hosts.split(",")), "password": "-"}
+    for name in ("hostaddr", "service"):
+        nowhere.pop(name, None)
+    connection = pq.PGconn.connect_start(make_conninfo("", **nowhere).encode())
+    why = " ".join(connection.error_message.decode(errors="replace").split())
+    connection.finish()
+    return why if why.startswith(("invalid ", "could not match ", "weak ")) else ""
+
+
 @contextmanager
 def understood(where: str, *, writing: bool = False) -> Any:
     """Raise the errors of psycopg in the block as those of a store.

@@ -130,7 +130,8 @@ def _path(url: str) -> str:
     parsed = parse_url(url)
     if parsed is None:
         raise InvalidArgument(
-            f'{without_password(url)!r} is not a store in a file; write "sqlite:PATH", like "sqlite:staff.db"'
+            f'{without_password(url)!r} is not a store in a file; write "sqlite:PATH", like "sqlite:staff.db". '
+            "A server has backups of its own; `headway store copy` copies its store into a file, and back"
         )
     return parsed.path
 
