@@ -11,12 +11,13 @@ import pytest
 import trio
 import trustme
 
-from headway.errors import StoreUnusable, Unavailable
+from headway.errors import InvalidArgument, StoreUnusable, Unavailable
 from headway.storage import PostgresBackend, store_exists, verify_store
-from headway.storage.postgres import script
+from headway.storage.postgres import _follow, script
 from headway.storage.postgres._connection import Connection
-from headway.testing.conformance import names, put, thing
+from headway.testing.conformance import names, put, reading, thing
 from tests.helpers.postgres_server import PostgresServer, need_postgres
+from tests.storage.etcd_kit import until
 
 
 def headway(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,9 +51,58 @@ async def test_least_role_uses_a_store_that_an_administrator_has_made(postgres: 
     with pytest.raises(AssertionError, match="must be owner"):
         postgres.sql("SET ROLE least; DROP TABLE staff.store", "least")
     postgres.sql("REVOKE INSERT ON staff.history FROM least", "least")
-    with pytest.raises(StoreUnusable, match="does not permit it"):
+    with pytest.raises(StoreUnusable, match="does not permit it: permission denied for table history;"):
         async with PostgresBackend(url) as store:
             await put(store, thing("b"))
+
+
+async def test_open_store_can_be_used_again_once_a_right_is_granted_again(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restore in place, which grants at its end. Watches go on."""
+    monkeypatch.setattr(_follow, "SILENCE", 0.1)
+    postgres.sql("CREATE ROLE restored LOGIN")
+    postgres.sql(script("restored", "restored"))
+    url = f"postgresql://restored@127.0.0.1:{postgres.port}/postgres?schema=restored"
+    async with PostgresBackend(url) as store:
+        reader = await reading(store)
+        await put(store, thing("a"))
+        postgres.sql("REVOKE USAGE ON SCHEMA restored FROM restored")
+        ended = store.counts["followers ended"]
+        await until(lambda: store.counts["followers ended"] > ended + 1)
+        with pytest.raises(Unavailable, match="does not permit it: permission denied for schema restored;"):
+            await names(store)
+        postgres.sql("GRANT USAGE ON SCHEMA restored TO restored")
+        at = await put(store, thing("b"))
+        await reader.until(at.revision)
+        assert await names(store) == ["a", "b"]
+
+
+async def test_password_is_read_again_for_each_connection(secured: tuple[PostgresServer, Path], tmp_path: Path) -> None:
+    """So a change of it in its file needs no restart."""
+    server, folder = secured
+    socket = f"postgresql://postgres@/postgres?host={server.data.parent}&port={server.port}"
+
+    def sql(statement: str) -> None:
+        psql = [str(server.binaries / "psql"), "-d", socket, "-c", statement]
+        subprocess.run(psql, check=True, capture_output=True, timeout=30)
+
+    password = tmp_path / "password"
+    password.write_text("first\n")
+    password.chmod(0o600)
+    sql("CREATE ROLE rotated LOGIN SUPERUSER PASSWORD 'first'")
+    url = f"postgresql://rotated@localhost:{server.port}/postgres?sslrootcert={folder}/ca.pem&password_file={password}"
+    async with PostgresBackend(f"{url}&sslmode=verify-full&schema=rotated") as store:
+        await put(store, thing("a"))
+        sql("ALTER ROLE rotated PASSWORD 'second'")
+        password.unlink()
+        sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
+        with pytest.raises(Unavailable, match=r"password_file .* can't be read"):
+            await put(store, thing("b"))
+        password.write_text("second\n")
+        password.chmod(0o600)
+        await put(store, thing("b"))
+        assert await names(store) == ["a", "b"]
 
 
 async def test_stores_of_one_database_have_nothing_in_common(postgres: PostgresServer) -> None:
@@ -213,3 +263,5 @@ def test_psycopg_has_the_names_that_its_documentation_lacks() -> None:
 
 def test_script_quotes_its_names() -> None:
     assert 'GRANT USAGE ON SCHEMA "a""b" TO "c""d";' in script('a"b', 'c"d')
+    with pytest.raises(InvalidArgument, match="the name of a role, got ''"):
+        script("a", "")

@@ -19,14 +19,13 @@ from headway.errors import (
     OutcomeUnknown,
     QuotaExceeded,
     RemoteError,
-    StoreUnusable,
     Unavailable,
     WriteRejected,
 )
 from headway.resource import Kind, Position
 from headway.storage import Fence, PostgresBackend, StoreMismatch, Within
 from headway.storage.postgres import _follow, _schema, _session
-from headway.storage.postgres._connection import Connection, Rows, Statement
+from headway.storage.postgres._connection import Connection, NotPermitted, Rows, Statement
 from headway.storage.postgres._standing import read_server, read_standing
 from headway.testing.conformance import names, put, reading, refused, thing
 from headway.testing.conformance.quotas import keep_quotas, quota
@@ -180,7 +179,7 @@ async def test_frozen_engine_holds_up_nobody(server: PostgresServer, monkeypatch
         ("57014", Unavailable),
         ("XX000", Unavailable),
         ("P0001", Unavailable),
-        ("42501", StoreUnusable),
+        ("42501", NotPermitted),
     ],
 )
 async def test_failed_statement_of_a_commit_has_written_nothing(

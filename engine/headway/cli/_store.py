@@ -263,7 +263,7 @@ def sql_command(url: str, role: str) -> None:
     """Print what an administrator of PostgreSQL runs to create the store at URL.
 
     The role then needs no right to create anything. Run it in the database of the URL:
-    headway store sql postgresql://staff@db/staff --role staff | psql --dbname staff
+    headway store sql postgresql://staff@db/staff --role staff | psql -v ON_ERROR_STOP=1 --dbname staff
     """
     from headway.storage.postgres import postgres_address, script
 

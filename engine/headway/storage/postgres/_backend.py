@@ -284,7 +284,7 @@ class PostgresBackend(
 async def _session(
     address: PostgresAddress, bounds: Bounds, counts: Counter[str], rules: Rules
 ) -> AsyncIterator[Session]:
-    session = Session(address.connecting(), address.schema, str(address), bounds, counts, rules)
+    session = Session(address, bounds, counts, rules)
     await session.open()
     try:
         async with trio.open_nursery() as nursery:

@@ -27,6 +27,11 @@ CALL_TIMEOUT = 10.0
 _GRACE = 0.5
 """The seconds for which a canceled call waits for its answer, so that the connection can be used again."""
 
+
+class NotPermitted(StoreUnusable, Unavailable):
+    """The server does not permit it to this user. It can be used again, without a restart, once the user may do it."""
+
+
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Mapping[str, Any]]
 """A statement and its parameters."""
@@ -336,7 +341,8 @@ def understood(where: str, *, writing: bool = False) -> Any:
 
 
 def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayError:
-    text = " ".join(str(error).split())
+    # Without the statement, and what in it the server points to.
+    text = " ".join((error.diag.message_primary or str(error)).split())
     if isinstance(error, psycopg.DataError) and error.sqlstate is None:
         return InvalidArgument(text)
     if error.sqlstate is None or error.diag.severity_nonlocalized != "ERROR":
@@ -344,7 +350,8 @@ def _explained(where: str, error: psycopg.Error, *, writing: bool) -> HeadwayErr
         made = OutcomeUnknown(f"the connection to {where} has ended while a commit was being made: {text}")
         return made if writing else Unavailable(f"the connection to {where} has ended: {text}")
     if isinstance(error, pg_errors.InsufficientPrivilege):
-        return StoreUnusable(
+        # As in the middle of a restore, which grants at its end.
+        return NotPermitted(
             f"{where} does not permit it: {text}; docs/guides/postgres.md has the rights that are needed"
         )
     if isinstance(error, pg_errors.UndefinedTable | pg_errors.InvalidSchemaName):

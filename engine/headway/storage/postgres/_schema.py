@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from headway.errors import InvalidArgument
 from headway.resource import Key, Kind
 from headway.storage.postgres._connection import Texts
 
@@ -297,7 +298,12 @@ _NEW_ID = "replace(gen_random_uuid()::text, '-', '')"
 
 
 def script(schema: str, role: str) -> str:
-    """Return what an administrator runs to create a store, so that a role without further rights can use it."""
+    """Return what an administrator runs to create a store, so that a role without further rights can use it.
+
+    Raises InvalidArgument if it is no name of a role.
+    """
+    if not role or "\0" in role:
+        raise InvalidArgument(f"expected the name of a role, got {role!r}")
     s, of = _quoted(schema), _quoted(role)
     given = statements(schema)
     tables = ";\n".join(given.tables)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -103,15 +103,13 @@ class Session:
     """An open store.
 
     Args:
-        parameters: what libpq connects with.
-        schema: the schema of the store.
-        where: the address, for errors.
+        address: the address of the store.
         bounds: the bounds of its history.
         counts: counts what happens rarely, for diagnosis.
         rules: the rules of its commits.
 
     Attributes:
-        parameters: what libpq connects with.
+        where: the address, for errors.
         readers, scans: the connections for reads of one answer, and of as many as it takes.
         seen: the highest position that a caller has seen.
         leases: beats when a term has begun or ended.
@@ -120,17 +118,15 @@ class Session:
         suspicion: why a connection has found another history; empty if none has.
     """
 
-    def __init__(
-        self, parameters: Mapping[str, str], schema: str, where: str, bounds: Bounds, counts: Counter[str], rules: Rules
-    ) -> None:
-        self.sql = sql.statements(schema)
-        self.where = where
+    def __init__(self, address: PostgresAddress, bounds: Bounds, counts: Counter[str], rules: Rules) -> None:
+        self._address = address
+        self.sql = sql.statements(address.schema)
+        self.where = where = str(address)
         self.counts = counts
         self.bounds = bounds
         self.leases = Pulse()
         self.lease_beats = 0
         self.reached = Pulse()
-        self.parameters = parameters
         self.readers = Pool(self.connect, where, READERS)
         self.gathered = GatheredReads[Place](self.readers, lambda of: (self.sql.read, sql.places(of)))
         self.held = GatheredReads[Scope](self.readers, lambda of: (self.sql.lease, sql.scopes(of)))
@@ -167,7 +163,7 @@ class Session:
                 will find out.
         """
         try:
-            connection = await connect(self.parameters, self.where)
+            connection = await self._connect()
         except StoreUnusable as error:
             # It has been open, so a server that refuses it now is not as it was.
             raise Unavailable(str(error)) from error
@@ -181,6 +177,10 @@ class Session:
                 raise Unavailable(f"{self.where} has another history: {error}") from error
             raise
         return connection
+
+    async def _connect(self) -> Connection:
+        # The password is read each time, because it may have been changed in its file.
+        return await connect(self._address.connecting(), self.where)
 
     async def _check(self, connection: Connection) -> None:
         # Taken before the read: other tasks see later commits meanwhile.
@@ -208,7 +208,7 @@ class Session:
             replaced: why the store that was open seems to have another history, or to be another one. If it has,
                 begin with that.
         """
-        connection = await connect(self.parameters, self.where)
+        connection = await self._connect()
         try:
             with understood(self.where):
                 server = await read_server(connection)
