@@ -108,9 +108,13 @@ class PostgresServer(ServerProcess):
         """Make its data."""
         self.run("initdb", "-D", str(self.data), "-U", _USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
 
+    def program(self, name: str) -> list[str]:
+        """Return the beginning of a command that runs a program of PostgreSQL as the server's user."""
+        return [*self._as_user, str(self.binaries / name)]
+
     def run(self, program: str, *arguments: str) -> None:
         """Run a program of PostgreSQL as the server's user."""
-        command = [*self._as_user, str(self.binaries / program), *arguments]
+        command = [*self.program(program), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False, cwd="/")
         assert done.returncode == 0, f"{program} has failed: {done.stdout}{done.stderr}"
 
