@@ -6,7 +6,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.13-slim
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/headway-*.whl)[metrics,hcl,jwt]" && rm -r /wheels
+RUN pip install --no-cache-dir "$(echo /wheels/headway-*.whl)[metrics,hcl,jwt,postgres]" && rm -r /wheels
 RUN useradd --uid 10001 --user-group --no-create-home headway \
     && install -d -o headway -g headway -m 0700 /data \
     && install -d -o headway -g headway -m 0755 /app
