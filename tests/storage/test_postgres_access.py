@@ -20,9 +20,10 @@ from tests.helpers.postgres_server import PostgresServer, need_postgres
 from tests.storage.etcd_kit import until
 
 
-def headway(*arguments: str) -> subprocess.CompletedProcess[str]:
+def headway(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headway.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    environment = {**os.environ, **({} if path is None else {"PYTHONPATH": str(path)})}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 async def test_least_role_uses_a_store_that_an_administrator_has_made(postgres: PostgresServer) -> None:
@@ -259,6 +260,25 @@ async def test_pooler_is_refused_with_the_reason(postgres: PostgresServer, monke
 
 def test_psycopg_has_the_names_that_its_documentation_lacks() -> None:
     assert callable(psycopg.errors.error_from_result)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("store", "check", "postgresql://h/d"),
+        ("store", "sql", "postgresql://h/d", "--role", "staff"),
+        ("serve", "examples.fleet.app:app", "--store", "postgresql://h/d"),
+        ("schema", "show", "--store", "postgresql://h/d"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("lacks", ["ModuleNotFoundError('No module named psycopg')", "ImportError('no libpq')"])
+def test_command_without_the_extra_says_to_install_it(tmp_path: Path, lacks: str, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "psycopg.py").write_text(f"raise {lacks}\n")
+    done = headway(*arguments, path=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: a store in PostgreSQL needs psycopg: pip install 'headway[postgres]' (")
+    assert done.stderr.count("\n") == 1
 
 
 def test_script_quotes_its_names() -> None:

@@ -19,7 +19,7 @@ import trio
 from headway.base import message_of, own_frames, repr_text, stack_text, without_password
 from headway.cli._exits import Exit, Usage, fail
 from headway.controller import App
-from headway.errors import InvalidArgument
+from headway.errors import DeclarationError, InvalidArgument
 
 if TYPE_CHECKING:
     from headway.storage import Backend
@@ -99,6 +99,8 @@ def any_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
         return open_store(url)
     except InvalidArgument as error:
         raise Usage(f"{argument}: {error}") from error
+    except DeclarationError as error:
+        fail(Exit.REFUSED, f"Error: {error}")
 
 
 SLOW = 5.0

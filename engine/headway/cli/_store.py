@@ -265,12 +265,14 @@ def sql_command(url: str, role: str) -> None:
     The role then needs no right to create anything. Run it in the database of the URL:
     headway store sql postgresql://staff@db/staff --role staff | psql -v ON_ERROR_STOP=1 --dbname staff
     """
-    from headway.storage.postgres import postgres_address, script
-
     try:
+        from headway.storage.postgres import postgres_address, script
+
         click.echo(script(postgres_address(url).schema, role))
     except InvalidArgument as error:
         raise Usage(str(error)) from error
+    except DeclarationError as error:
+        fail(Exit.REFUSED, f"Error: {error}")
 
 
 @store.command("migrate")

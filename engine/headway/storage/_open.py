@@ -7,16 +7,14 @@ Controllers would take the missing resources for deleted ones, and act on that.
 from __future__ import annotations
 
 import enum
-import importlib
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from types import ModuleType
 
 import trio
 
 from headway.base import without_password
-from headway.errors import DeclarationError, HeadwayError, InvalidArgument, StoreUnusable
+from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, pb
 from headway.storage._backend import Backend
 from headway.storage._memory import MemoryBackend
@@ -58,8 +56,9 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
 
         return EtcdBackend(url)
     if url.startswith(_POSTGRES):
-        made: AbstractAsyncContextManager[Backend] = _postgres().PostgresBackend(url)
-        return made
+        from headway.storage.postgres import PostgresBackend
+
+        return PostgresBackend(url)
     raise _no_url(url)
 
 
@@ -92,17 +91,10 @@ async def store_exists(url: str) -> bool:
 
         return await is_founded(etcd_address(url))
     if url.startswith(_POSTGRES):
-        postgres = _postgres()
-        found: bool = await postgres.store_is_there(postgres.postgres_address(url))
-        return found
+        from headway.storage.postgres import postgres_address, store_is_there
+
+        return await store_is_there(postgres_address(url))
     raise _no_url(url)
-
-
-def _postgres() -> ModuleType:
-    try:
-        return importlib.import_module("headway.storage.postgres")
-    except ModuleNotFoundError as error:
-        raise DeclarationError(f"a store in PostgreSQL needs {error.name}: pip install 'headway[postgres]'") from error
 
 
 def _no_url(url: str) -> InvalidArgument:

@@ -1,4 +1,16 @@
-"""The store in PostgreSQL."""
+"""The store in PostgreSQL.
+
+Importing it raises DeclarationError if the extra ``postgres`` is not installed.
+"""
+
+from headway.errors import DeclarationError
+
+try:
+    import psycopg as psycopg
+except ImportError as error:
+    # It is also raised by a psycopg that finds no libpq.
+    why = " ".join(str(error).split())
+    raise DeclarationError(f"a store in PostgreSQL needs psycopg: pip install 'headway[postgres]' ({why})") from error
 
 from headway.storage.postgres._address import PostgresAddress as PostgresAddress
 from headway.storage.postgres._address import postgres_address as postgres_address
