@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _SCHEMA, _WRITER = "storage/postgres/_schema.py", "storage/postgres/_writer.py"
 _REQUESTS, _READS = "storage/postgres/_requests.py", "storage/postgres/_reads.py"
 _RULES, _FOLLOW = "storage/postgres/_rules.py", "storage/postgres/_follow.py"
+_SESSION, _WRITING = "storage/postgres/_session.py", "storage/test_postgres_writer.py"
 _STANDING, _CONNECTION = "storage/postgres/_standing.py", "storage/postgres/_connection.py"
 
 _TOGETHER, _BOUNDS = "storage/test_postgres_together.py", "storage/test_postgres_bounds.py"
@@ -53,7 +54,7 @@ POSTGRES_MUTANTS = (
     Mutant(
         "a commit that no replica may have is acknowledged",
         _WRITER,
-        "                    if self._warnings:\n",
+        "                    if connection.warnings:\n",
         "                    if False:\n",
         _FAULTS,
         _UNKNOWN,
@@ -61,8 +62,8 @@ POSTGRES_MUTANTS = (
     Mutant(
         "a commit that cannot notify counts as failed",
         _CONNECTION,
-        "if failed is not None and not (committed and isinstance(failed, psycopg.Error)):",
-        "if failed is not None:",
+        "if broken is not None and not committed:",
+        "if broken is not None:",
         _FAULTS,
         _UNKNOWN,
     ),
@@ -190,8 +191,8 @@ POSTGRES_MUTANTS = (
     Mutant(
         "a scope has what a resource was stored with first",
         _SCHEMA,
-        " body = excluded.body, metadata = excluded.metadata",
-        " body = excluded.body",
+        " form = excluded.form, metadata = excluded.metadata,",
+        " form = excluded.form,",
         _BOUNDS,
         _PAGES,
     ),
@@ -271,5 +272,54 @@ POSTGRES_MUTANTS = (
         "",
         _FAULTS,
         _LEASES,
+    ),
+    # --- what the writer publishes, and what it believes ---
+    Mutant(
+        "a commit is published before those of other engines that came first",
+        _SESSION,
+        "if history.log.head == before and",
+        "if history.log.head <= before and",
+        _WRITING,
+        "not_known",
+    ),
+    Mutant(
+        "the follower repeats what the writer has published meanwhile",
+        _FOLLOW,
+        "[row for row in rows if row[0] > log.head]",
+        "rows",
+        _WRITING,
+        "repeats",
+    ),
+    Mutant(
+        "rules follow only what the engine has heard of",
+        _RULES,
+        "if follows and since is None and revision > self._at[1]:",
+        "if False:",
+        _WRITING,
+        "heard_of",
+    ),
+    Mutant(
+        "an engine remembers every resource that it has met",
+        _SESSION,
+        "            self._met.clear()\n",
+        "            pass\n",
+        _WRITING,
+        "believed",
+    ),
+    Mutant(
+        "writers that are done wait for the lock of the next transaction",
+        _WRITER,
+        "            if not self._is_quick:\n",
+        "            if False:\n",
+        _WRITING,
+        "lock_of_the_next",
+    ),
+    Mutant(
+        "half of the writers wait while a slow disk stores the others",
+        _WRITER,
+        "self._halves = now - self._ended > self._took",
+        "self._halves = True",
+        _WRITING,
+        "Turns",
     ),
 )
