@@ -46,7 +46,7 @@ def rows_within(s: sql.Statements, kind: Kind, within: Within, after: Sequence[s
         values["prefix"] = within.name_prefix
     if within.metadata:
         where.append("metadata @> %(metadata)s::jsonb")
-        values["metadata"] = metadata_column(dict(within.metadata))
+        values["metadata"] = metadata_column(within.metadata)
         size_of(values["metadata"])
     return _rows(s, where, values, ("partition", "namespace", "name"), after, limit)
 

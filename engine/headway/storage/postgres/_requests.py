@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -55,7 +55,7 @@ class StoredRow(NamedTuple):
     """What a transaction knows of a stored resource.
 
     Attributes:
-        form: its `form_of`.
+        form: a text that is the same for two resources of the same metadata, stored as the same version of a kind.
         size: the bytes of its body.
     """
 
@@ -378,39 +378,41 @@ class ReleaseRequest(Request):
 _DIGEST = 16
 
 
-def form_of(resource: pb.Resource) -> str:
-    """Return a text that is the same for two resources of the same metadata, stored as the same version of a kind."""
-    return _digest(tuple(sorted(resource.metadata.items()))) + version_of(resource)
-
-
-@lru_cache(4096)
-def _digest(metadata: tuple[tuple[str, str], ...]) -> str:
-    digest = blake2b(digest_size=_DIGEST // 2)
-    for entry in metadata:
-        for part in entry:
-            digest.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
-    return digest.hexdigest()
-
-
-def metadata_column(metadata: Mapping[str, str]) -> str:
+def metadata_column(metadata: Iterable[tuple[str, str]]) -> str:
     """Return metadata as JSON, or an empty text if there is none. PostgreSQL's JSON cannot have a NUL character."""
-    if not metadata:
+    entries = dict(sorted(metadata))
+    if not entries:
         return ""
-    found = json.dumps(dict(metadata), ensure_ascii=False)
+    found = _JSON(entries)
     if "\\u000" in found:
         # So that two different texts stay different.
         escaped = {each: f"\x01{number}" for number, each in enumerate("\0\x01")}
         table = str.maketrans(escaped)
-        found = json.dumps({key.translate(table): value.translate(table) for key, value in metadata.items()})
+        found = _JSON({key.translate(table): value.translate(table) for key, value in entries.items()})
     return found
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _column_and_digest(entries: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    column = metadata_column(entries)
+    return column, blake2b(column.encode(errors="surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
+
+
+# Many resources have the same few labels. What is larger is not kept.
+_remembered = lru_cache(1024)(_column_and_digest)
+_MOST_REMEMBERED = 500
 
 
 def given_row(resource: pb.Resource) -> GivenRow:
     """Return the row of a put."""
     owner_uid = resource.owner.uid if resource.owner is not None else ""
     body = encode(resource)
-    metadata = metadata_column(resource.metadata)
-    return GivenRow(resource, resource.id.uid, owner_uid, form_of(resource), body, metadata)  # type: ignore[union-attr]  # stored ids are whole
+    entries = tuple(resource.metadata.items())
+    small = sum([len(key) + len(value) for key, value in entries]) <= _MOST_REMEMBERED
+    column, digest = (_remembered if small else _column_and_digest)(entries)
+    return GivenRow(resource, resource.id.uid, owner_uid, digest + version_of(resource), body, column)  # type: ignore[union-attr]  # stored ids are whole
 
 
 def check_texts(*texts: str) -> None:
