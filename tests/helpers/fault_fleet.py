@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 import headway
-from headway.testing import History, Violation, WriteAnswered
+from headway.testing import History, WriteAnswered, WriteSent
 from tests.helpers.etcd_cluster import until
 from tests.helpers.fault_engines import EngineProcess
-from tests.helpers.fault_program import SHARDS, Job, Watcher, recorded, types_of
+from tests.helpers.fault_plan import FaultPlan
+from tests.helpers.fault_program import SHARDS, Job, Watcher, owes, recorded, types_of
 
 ENGINES = 3
 
@@ -25,7 +27,43 @@ class Fleet:
     def __init__(self, store: str, folder: Path, seed: int) -> None:
         self.history = History()
         self.store = store
+        self.seed = seed
         self.engines = [EngineProcess(f"web-{n}", store, folder, seed * 1000 + n * 100) for n in range(1, ENGINES + 1)]
+
+    async def judge(
+        self,
+        plan: Callable[[trio.Nursery], FaultPlan],
+        seconds: float,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """Run the faults of a plan for some seconds, print what has happened, and check the history."""
+        plans: list[FaultPlan] = []
+
+        async def faults(nursery: trio.Nursery) -> None:
+            plans.append(plan(nursery))
+            await plans[0].run(seconds)
+
+        began, ended_well = trio.current_time(), False
+        try:
+            await self.run(faults)
+            ended_well = True
+        finally:
+            # After a failed run, some keys may still have to be reconciled.
+            violations = self.history.violations(owes() if ended_well else None)
+            answers, took = self.answers(), trio.current_time() - began
+            counts, log = (plans[0].counts, plans[0].log) if plans else (Counter[str](), [])
+            with capsys.disabled():
+                print(f"\n{self.store.partition(':')[0]}, seed {self.seed}, {took:.0f} s")
+                print(f"{counts.total()} faults: {', '.join(f'{each} {counts[each]}' for each in sorted(counts))}")
+                print(f"writes: {', '.join(f'{number} {outcome}' for outcome, number in answers.items())}")
+                print(f"{len(self.history.facts)} facts, {len(violations)} violations")
+                if violations or not ended_well:
+                    print(f"in this order: {'; '.join(log)}")
+                    print("\n".join(f"{rule}: {sentence}" for rule, sentence in violations[:20]))
+        assert not violations
+        # A run without writes or faults would prove nothing.
+        assert answers["acknowledged"] > 2 * seconds
+        assert counts.total() > seconds / 15
 
     async def run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
         """Start all engines, call ``during`` while they run, wait until all are idle, and end them.
@@ -88,15 +126,14 @@ class Fleet:
         await until(idle, 60)
 
     def answers(self) -> Counter[str]:
-        """Count the writes by their outcome."""
-        return Counter(fact.outcome for fact in self.history.facts if isinstance(fact, WriteAnswered))
+        """Count the writes by their outcome: also unknown is that of a process that was killed before its answer."""
+        facts = self.history.facts
+        counted = Counter(fact.outcome for fact in facts if isinstance(fact, WriteAnswered))
+        counted["unknown"] += sum(isinstance(fact, WriteSent) for fact in facts) - counted.total()
+        return counted
 
 
 async def _copied(client: headway.Client, job: Any, *made: Any) -> bool:
     """Return True if each job, and nothing else, has its copy and its stamp."""
     wanted, *found = [{each.name: each.data.text for each in await client.list(type)} for type in (job, *made)]
     return all(each == wanted for each in found)
-
-
-def sentences(violations: Sequence[Violation]) -> str:
-    return "\n".join(f"{rule}: {sentence}" for rule, sentence in violations[:20])

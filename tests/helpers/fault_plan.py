@@ -24,17 +24,16 @@ class FaultPlan(ABC):
     Attributes:
         faults: what injects each fault, and repairs what it broke.
         log: the faults so far, with their times.
+        counts: the number of faults of each kind.
     """
 
     faults: Mapping[str, Callable[[], Awaitable[None]]]
 
-    def __init__(
-        self, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int, counts: Counter[str]
-    ) -> None:
+    def __init__(self, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int) -> None:
         self._engines = engines
         self._nursery = nursery
         self._random = random.Random(seed)
-        self._counts = counts
+        self.counts = Counter[str]()
         self.log: list[str] = []
         self._began = trio.current_time()
 
@@ -56,6 +55,7 @@ class FaultPlan(ABC):
     async def do(self, fault: str) -> None:
         """Run one of `faults`."""
         self.log.append(f"{trio.current_time() - self._began:.1f} {fault}")
+        self.counts[fault] += 1
         await self.faults[fault]()
         await self._healthy()
 
@@ -65,7 +65,6 @@ class FaultPlan(ABC):
 
     async def _kill_engine(self) -> None:
         engine = self._random.choice(self._engines)
-        self._counts["kill -9 of an engine"] += 1
         await engine.kill()
         await trio.sleep(self._random.uniform(0.0, TTL))
         await engine.start(self._nursery)
@@ -73,7 +72,6 @@ class FaultPlan(ABC):
 
     async def _stop_engine(self) -> None:
         engine = self._random.choice(self._engines)
-        self._counts["SIGSTOP of an engine"] += 1
         engine.signal(signal.SIGSTOP)
         # Longer than a lease, in many cases, so that other engines acquire leases that this one believes to hold.
         await trio.sleep(self._random.uniform(0.5, 2.5) * TTL)
@@ -89,7 +87,7 @@ class EtcdFaults(FaultPlan):
     def __init__(
         self, cluster: EtcdCluster, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int
     ) -> None:
-        super().__init__(engines, nursery, seed, cluster.faults)
+        super().__init__(engines, nursery, seed)
         self._cluster = cluster
         self._kept: dict[str, Path] = {}
         self.faults = {

@@ -123,7 +123,7 @@ class Writer:
         number = 0
         while not self.stopping:
             number += 1
-            await trio.sleep(self._random.uniform(0.02, 0.2))
+            await trio.sleep(self._random.uniform(0.01, 0.1))
             try:
                 with trio.move_on_after(PATIENCE):
                     await self._once(number)

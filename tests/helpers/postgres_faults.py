@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Sequence
 
 import trio
@@ -14,7 +13,7 @@ from tests.helpers.fault_engines import EngineProcess
 from tests.helpers.fault_plan import FaultPlan
 from tests.helpers.fault_program import TTL
 from tests.helpers.loopback_wires import OUTSIDE
-from tests.helpers.postgres_pair import PostgresPair
+from tests.helpers.postgres_pair import SCHEMA, PostgresPair
 
 _END_ALL = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -26,7 +25,7 @@ class PostgresFaults(FaultPlan):
     """Faults of a primary and its synchronous replica: a failover loses nothing that was acknowledged."""
 
     def __init__(self, pair: PostgresPair, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int) -> None:
-        super().__init__(engines, nursery, seed, Counter())
+        super().__init__(engines, nursery, seed)
         self._pair = pair
         self.faults = {
             "kill a backend": self._kill_backend,
@@ -89,9 +88,8 @@ class PostgresFaults(FaultPlan):
         await self._break(delivered=True)
 
     async def _break(self, *, delivered: bool) -> None:
-        # A connection's first statements are sent as they are, so begin with new ones.
-        self._pair.wires.break_at(b"pg_notify", delivered=delivered)
-        self._pair.wires.reset()
+        # What each commit sends as a value: the channel of its notification.
+        self._pair.wires.break_at(f"headway {SCHEMA}".encode(), delivered=delivered)
         with trio.move_on_after(5):
             await self._pair.wires.broken.wait()
 

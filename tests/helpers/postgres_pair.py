@@ -25,6 +25,9 @@ SETTINGS = (
 )
 """The settings of a server whose processes are killed, but not its machine."""
 
+SCHEMA = "faults"
+"""The schema of the store."""
+
 
 class PostgresPair:
     """A primary and its replica.
@@ -54,7 +57,7 @@ class PostgresPair:
     def url(self) -> str:
         """The URL of a store, by way of the wires to both."""
         hosts = ",".join(f"127.0.0.1:{port}" for port in self._outer)
-        return f"postgresql://postgres@{hosts}/postgres?schema=faults&connect_timeout=5"
+        return f"postgresql://postgres@{hosts}/postgres?schema={SCHEMA}&connect_timeout=5"
 
     def name(self, server: PostgresServer) -> str:
         """Return the name of a server for the wires."""

@@ -18,13 +18,16 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.helpers.etcd_server import free_ports
+from tests.helpers.loopback_wires import Wires
 from tests.helpers.server_process import START, ServerProcess
 
 NO_POSTGRES = "no PostgreSQL: run `make setup`, install one, or set HEADWAY_POSTGRES to the folder of its binaries"
@@ -196,3 +199,14 @@ def postgres_server(folder: Path, *settings: str) -> Iterator[PostgresServer]:
         yield server
     finally:
         server.stop()
+
+
+@asynccontextmanager
+async def wired(server: PostgresServer) -> AsyncIterator[tuple[str, Wires]]:
+    """Yield the URL of a store by way of a wire, and the wire."""
+    [port] = free_ports(1)
+    wires = Wires(dict)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(wires.serve, port, "server", server.port))
+        yield server.new_url().replace(str(server.port), str(port)), wires
+        nursery.cancel_scope.cancel()

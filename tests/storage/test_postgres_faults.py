@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +28,8 @@ from headway.storage.postgres._standing import read_server, read_standing
 from headway.testing.conformance import names, put, reading, refused, thing
 from headway.testing.conformance.quotas import keep_quotas, quota
 from tests.helpers.cancel_everywhere import cancel_at_every_step
-from tests.helpers.etcd_server import free_ports
-from tests.helpers.loopback_wires import OUTSIDE, Wires
-from tests.helpers.postgres_server import PostgresServer, postgres_server
+from tests.helpers.loopback_wires import OUTSIDE
+from tests.helpers.postgres_server import PostgresServer, postgres_server, wired
 from tests.storage.etcd_kit import until
 
 KIND = ("conformance", "Thing")
@@ -44,17 +41,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]
     """A server that the tests of this module kill and restart."""
     with postgres_server(tmp_path_factory.mktemp("own"), "fsync=off", "full_page_writes=off") as server:
         yield server
-
-
-@asynccontextmanager
-async def wired(server: PostgresServer) -> AsyncIterator[tuple[str, Wires]]:
-    """Yield the URL of a store by way of a wire, and the wire."""
-    [port] = free_ports(1)
-    wires = Wires(dict)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(wires.serve, port, "server", server.port))
-        yield server.new_url().replace(str(server.port), str(port)), wires
-        nursery.cancel_scope.cancel()
 
 
 async def fill(store: PostgresBackend) -> None:

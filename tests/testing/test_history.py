@@ -23,6 +23,7 @@ from headway.testing import (
     TermHeld,
     WatchOpened,
     WriteAnswered,
+    WriteSent,
     fact_line,
     read_fact,
 )
@@ -345,6 +346,13 @@ def test_deletion_that_a_run_could_not_know_of_need_not_be_reconciled() -> None:
     unseen = [each for each in GOOD if each != reconciled("a", 8)]
     missed = DeletionsMissed("web-3", CONTROLLER, JOB, 1, 9)
     assert [rule for rule, _ in History([*unseen, missed]).violations(owes())] == ["reconciled"]
+
+
+def test_refused_write_may_be_stored_by_a_later_attempt_that_has_no_answer() -> None:
+    """Its process was killed meanwhile."""
+    sent, refused = WriteSent("web-1", JOB, key("a"), up(8).digest), wrote(up(8), outcome="refused")
+    History([*WITNESS, sent, refused, sent]).check()
+    assert rules([*WITNESS, sent, refused]) == {"refused"}
 
 
 def test_invalid_fact_is_refused_with_the_valid_form() -> None:

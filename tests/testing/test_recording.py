@@ -26,6 +26,7 @@ from headway.testing import (
     ScriptedChannel,
     WatchOpened,
     WriteAnswered,
+    WriteSent,
 )
 from tests.helpers.cluster import Copy, Job
 
@@ -207,6 +208,21 @@ async def test_write_without_a_reply_is_unknown_and_a_refused_one_is_refused(
         await scripted.client.write(scripted.program.job.new("a", Job(text="one")))
     written = [fact for fact in scripted.history.facts if isinstance(fact, WriteAnswered)]
     assert [(fact.outcome, fact.stored) for fact in written] == [(outcome, None)]
+
+
+async def test_write_is_recorded_before_it_is_sent(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed before the answer records nothing more."""
+    usual, sent = scripted.script.unary, []
+
+    async def unary(path: str, *arguments: Any, **options: Any) -> Any:
+        if path.endswith("Write"):
+            sent.append(scripted.history.facts[-1])
+        return await usual(path, *arguments, **options)
+
+    monkeypatch.setattr(scripted.script, "unary", unary)
+    await scripted.write("one")
+    [answered] = [fact for fact in scripted.history.facts if isinstance(fact, WriteAnswered)]
+    assert sent == [WriteSent("writer", answered.kind, answered.key, answered.digest)]
 
 
 async def test_write_that_is_stored_although_refused_is_found(scripted: Scripted) -> None:

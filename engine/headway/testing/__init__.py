@@ -56,5 +56,6 @@ from headway.testing.history import TermHeld as TermHeld
 from headway.testing.history import Violation as Violation
 from headway.testing.history import WatchOpened as WatchOpened
 from headway.testing.history import WriteAnswered as WriteAnswered
+from headway.testing.history import WriteSent as WriteSent
 from headway.testing.history import fact_line as fact_line
 from headway.testing.history import read_fact as read_fact

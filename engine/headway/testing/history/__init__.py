@@ -16,6 +16,7 @@ from headway.testing.history._facts import SnapshotEnded as SnapshotEnded
 from headway.testing.history._facts import TermHeld as TermHeld
 from headway.testing.history._facts import WatchOpened as WatchOpened
 from headway.testing.history._facts import WriteAnswered as WriteAnswered
+from headway.testing.history._facts import WriteSent as WriteSent
 from headway.testing.history._facts import digest_of as digest_of
 from headway.testing.history._facts import fact_line as fact_line
 from headway.testing.history._facts import read_fact as read_fact

@@ -85,6 +85,19 @@ class BookmarkDelivered(NamedTuple):
     resumed: bool
 
 
+class WriteSent(NamedTuple):
+    """A write was sent. It has no answer if its process is killed meanwhile.
+
+    Attributes:
+        digest: as in `WriteAnswered`.
+    """
+
+    who: str
+    kind: Kind
+    key: Key
+    digest: str
+
+
 class WriteAnswered(NamedTuple):
     """A write was answered, or its outcome is unknown.
 
@@ -178,6 +191,7 @@ Fact = (
     | SnapshotEnded
     | ChangesDelivered
     | BookmarkDelivered
+    | WriteSent
     | WriteAnswered
     | ReadAnswered
     | CacheSeen

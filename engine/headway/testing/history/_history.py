@@ -24,6 +24,7 @@ from headway.testing.history._facts import (
     TermHeld,
     WatchOpened,
     WriteAnswered,
+    WriteSent,
     read_fact,
 )
 from headway.testing.history._truth import Blame, Truth, Violation, place
@@ -153,7 +154,10 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
         ):
             what = f"{write.who} wrote {place(write.kind, write.key)} at {write.revision} over {write.expected}"
             blame("replaced", f"{what}, which {before.by} has replaced at {before.change.revision}")
-    sent = Counter(write.digest for write in writes if write.digest)
+    # An attempt of a process that was killed meanwhile has no answer. A channel that records no sending has answers.
+    sent = Counter(fact.digest for fact in facts if isinstance(fact, WriteSent))
+    sent |= Counter(write.digest for write in writes)
+    del sent[""]  # deletions
     happened = {
         (known.change.digest, key)
         for kind in truth.kinds

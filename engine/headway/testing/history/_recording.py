@@ -24,6 +24,7 @@ from headway.testing.history._facts import (
     SnapshotEnded,
     WatchOpened,
     WriteAnswered,
+    WriteSent,
     delivered_change,
     delivered_resource,
     digest_of,
@@ -64,6 +65,8 @@ class RecordingChannel(PassingChannel):
         # Taken now, because the service may fill in fields.
         digest = digest_of(request.resource) if method == "Write" else ""
         id = request.resource.id if method == "Write" else request.id
+        if method != "Read":
+            self._record(WriteSent(self._who, *_place(id), digest))
         try:
             reply = await self.inner.unary(path, request, reply_type, metadata=metadata)
         except HeadwayError as error:
