@@ -330,18 +330,35 @@ SELECT pg_is_in_recovery(), current_setting('server_encoding'),
 A postmaster resets its statistics after it has ended and restarted its processes, because one of them has crashed.
 """
 
+SEARCH_PATH = "SET search_path TO pg_catalog"
+"""The setting of a connection before all others. Whoever may create a function could otherwise replace one of theirs.
+
+Everything that is not PostgreSQL's own is named with its schema.
+"""
+
 SETTINGS = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', false), set_config('tcp_user_timeout', '20s', false),
-    set_config('client_min_messages', 'warning', false), set_config('lock_timeout', '0', false),
+    set_config('idle_session_timeout', '0', false), set_config('statement_timeout', '0', false),
+    set_config('lock_timeout', '0', false), CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL
+        THEN set_config('transaction_timeout', '0', false) END,
+    set_config('row_security', 'off', false), set_config('client_min_messages', 'error', false),
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('plan_cache_mode', 'force_custom_plan', false),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
-"""Settings of a connection.
+"""Settings of a connection, whatever its role and its database have.
 
 An engine that is frozen or cut off in a transaction holds the lock of the store, so the server ends such a transaction.
-What the server acknowledges has to be on its disk. It warns if it acknowledges what its replica may not have.
+A call has its own bound of time.
+A policy that hides rows is an error. What it hides would otherwise seem to be deleted.
+What the server acknowledges has to be on its disk.
 A plan that is kept would be one for the few rows that a young table has had.
+"""
+
+HEARD = "SELECT set_config('client_min_messages', 'warning', true)"
+"""The last statement of a transaction that writes. Its COMMIT warns if it is acknowledged without its replica.
+
+Warnings of other statements, such as that of a NOTIFY whose queue fills, say nothing about the commit.
 """
 
 

@@ -368,6 +368,7 @@ async def store_is_there(address: PostgresAddress) -> bool:
     connection = await connect(address.connecting(), str(address))
     try:
         with understood(str(address)):
+            await read_server(connection)
             return await read_standing(connection, sql.statements(address.schema), str(address)) is not None
     finally:
         connection.drop()

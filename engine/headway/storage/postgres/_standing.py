@@ -41,7 +41,9 @@ async def read_server(connection: Connection) -> str:
         Unavailable: the server accepts no writes.
         StoreUnusable: a pooler answers in its place, or the database has another encoding.
     """
-    _, [(recovering, encoding, process, server)] = await connection.ask((sql.SETTINGS, {}), (sql.SERVER, {}))
+    _, _, [(recovering, encoding, process, server)] = await connection.ask(
+        (sql.SEARCH_PATH, {}), (sql.SETTINGS, {}), (sql.SERVER, {})
+    )
     if process != connection.process:
         raise StoreUnusable(
             "a pooler such as PgBouncer answers in place of the server: connect to PostgreSQL itself, because "
@@ -126,9 +128,10 @@ async def begin_session(
         (statements.begin_session, values),
         (statements.enter_session, values),
         (statements.forget_sessions, {"most": KNOWN_SESSIONS + 1}),
+        # A full queue of notifications must not fail the commit.
+        (sql.COMMIT, {}),
         (statements.notify, {"channel": statements.channel, "payload": str(revision + 1)}),
         (statements.notify, {"channel": statements.channel, "payload": "leases"}),
-        (sql.COMMIT, {}),
     )
 
 

@@ -255,7 +255,9 @@ class Writer:
                     connection.warnings.clear()
                     # A transaction that notifies is committed alone: no other one of the server is, until it is on
                     # the disk and its replicas have it.
-                    await connection.ask(*writes, (sql.COMMIT, {}), *_notices(self._sql, state, before))
+                    await connection.ask(
+                        *writes, (sql.HEARD, {}), (sql.COMMIT, {}), *_notices(self._sql, state, before)
+                    )
                     if connection.warnings:
                         # That its replica may not have the commit, for example.
                         raise OutcomeUnknown(
