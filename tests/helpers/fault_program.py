@@ -29,9 +29,9 @@ from headway.storage import Backend, open_store
 from headway.testing import CacheSeen, DeletionsMissed, Fact, ReconcileDone, RecordingChannel, TermHeld, fact_line
 
 TTL = 2.0
-NAMES = [f"job-{number}" for number in range(24)]
+NAMES = [f"job-{number}" for number in range(32)]
 PATIENCE = 5.0
-WRITERS = 3
+WRITERS = 4
 SHARDS = 4
 Record = Callable[[Fact], object]
 

@@ -107,9 +107,10 @@ class PostgresServer(ServerProcess):
         address = ["-h", "127.0.0.1", "-p", str(self.port), "-k", ""]
         self._set_command([*self._as_user, str(self.binaries / "postgres"), "-D", str(self.data), *address, *options])
 
-    def create(self) -> None:
+    def create(self, *options: str) -> None:
         """Make its data."""
-        self.run("initdb", "-D", str(self.data), "-U", _USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
+        usual = ("-U", _USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
+        self.run("initdb", "-D", str(self.data), *usual, *options)
 
     def program(self, name: str) -> list[str]:
         """Return the beginning of a command that runs a program of PostgreSQL as the server's user."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -128,11 +129,12 @@ async def begin_session(
         (statements.begin_session, values),
         (statements.enter_session, values),
         (statements.forget_sessions, {"most": KNOWN_SESSIONS + 1}),
-        # A full queue of notifications must not fail the commit.
         (sql.COMMIT, {}),
-        (statements.notify, {"channel": statements.channel, "payload": str(revision + 1)}),
-        (statements.notify, {"channel": statements.channel, "payload": "leases"}),
     )
+    for payload in (str(revision + 1), "leases"):
+        # Behind the commit, which a full queue of notifications must not fail.
+        with suppress(psycopg.Error):
+            await connection.ask((statements.notify, {"channel": statements.channel, "payload": payload}))
 
 
 def check_same_history(seen: Position, now: Standing | None) -> None:
