@@ -133,7 +133,7 @@ def fill(connection: psycopg.Connection[Any]) -> None:
 
 
 async def test_full_queue_of_notifications_fails_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that listens, and sits in a transaction, fills it for all. Others then hear of commits by themselves."""
+    """A session that listens, and sits in a transaction, fills it. Others then hear of commits by themselves."""
     monkeypatch.setattr(_follow, "SILENCE", 0.2)
     binaries = newest_postgres()
     if binaries is None:

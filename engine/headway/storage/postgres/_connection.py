@@ -188,6 +188,13 @@ class Connection:
         self._pgconn.finish()
 
 
+def only(rows: Rows) -> tuple[Any, ...]:
+    """Return the row of the store. Raise Unavailable if it is missing, as while somebody restores the tables."""
+    if not rows:
+        raise Unavailable("the store has no row in its table now: it may come back")
+    return rows[0]
+
+
 _Shape = tuple[str, tuple[int, ...]]
 """A statement with the types of its values, which is what a server prepares."""
 

@@ -15,10 +15,11 @@ import trio
 from headway.errors import EngineBug, HeadwayError, StoreUnusable, Unavailable
 from headway.storage._timeline import Timeline
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Connection, understood
+from headway.storage.postgres._connection import Connection, only, understood
 from headway.storage.postgres._history import commits_from, is_cut
 from headway.storage.postgres._session import Session
 from headway.storage.postgres._standing import (
+    RESTORED,
     OtherHistory,
     Standing,
     check_same_history,
@@ -122,13 +123,16 @@ class Follower:
         s, log = session.sql, history.log
         # The writer publishes as well, also during this.
         reached = history.at(log.head)
-        _, [(store_id, _, revision, id, floor)], rows, sessions, _ = await connection.ask(
+        _, stores, rows, sessions, _ = await connection.ask(
             (sql.BEGIN_READ, {}),
             (s.standing, {}),
             (s.follow, {"after": reached.revision, "most": PAGE, "bytes": sql.ANSWER_BYTES}),
             (s.sessions, {}),
             (sql.COMMIT, {}),
         )
+        store_id, _, revision, id, floor, written = only(stores)
+        if not written:
+            raise Unavailable(RESTORED)
         timeline = Timeline(tuple((first, each) for first, each, _ in sessions))
         now = Standing(store_id, revision, floor, timeline, "")
         check_same_history(reached, now)

@@ -14,7 +14,7 @@ from headway.storage._filter import ending_commits
 from headway.storage._kept import Page, too_far_behind
 from headway.storage._log import LogChange
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Pool
+from headway.storage.postgres._connection import Pool, only
 from headway.storage.postgres._requests import Logged
 
 IN_MEMORY = 16 * 2**20
@@ -99,7 +99,8 @@ async def read_page(readers: Pool, s: sql.Statements, kind: Kind, after: int, th
         "most": PAGE_CHANGES,
         "bytes": sql.ANSWER_BYTES,
     }
-    _, [(floor,)], rows, _ = await readers.ask((sql.BEGIN_READ, {}), (s.floor, {}), (s.page, asked), (sql.COMMIT, {}))
+    _, stores, rows, _ = await readers.ask((sql.BEGIN_READ, {}), (s.floor, {}), (s.page, asked), (sql.COMMIT, {}))
+    [floor] = only(stores)
     if after < floor:
         raise too_far_behind(kind, after, floor)
     page = Page([], {}, through)

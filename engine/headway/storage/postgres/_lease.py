@@ -9,6 +9,7 @@ import trio
 from headway.resource import Position
 from headway.storage._leases import Acquired, CurrentLease, TermEnded, not_held, scope_of
 from headway.storage.postgres import _schema as sql
+from headway.storage.postgres._connection import only
 from headway.storage.postgres._requests import (
     AcquireRequest,
     ReleaseRequest,
@@ -54,9 +55,10 @@ async def release(session: Session, name: str, holder: str, term: int) -> None:
 async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLease], Position]:
     """Return the held leases whose names begin with the prefix, in order of name, and a position."""
     s = session.sql
-    _, [(revision, id)], rows, _ = await session.readers.ask(
+    _, stores, rows, _ = await session.readers.ask(
         (sql.BEGIN_READ, {}), (s.here, {}), (s.list_leases, {}), (sql.COMMIT, {})
     )
+    revision, id = only(stores)
     held = sorted((lease_from(*row)[0] for row in rows), key=lambda each: each.lease.name)
     return [each for each in held if each.lease.name.startswith(name_prefix)], session.note(id, revision)
 

@@ -14,7 +14,7 @@ from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, pb
 from headway.storage._operations import Within
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Connection, Pool, Rows, Statement
+from headway.storage.postgres._connection import Connection, Pool, Rows, Statement, only
 from headway.storage.postgres._history import resource_from
 from headway.storage.postgres._requests import check_texts, metadata_column, size_of
 
@@ -116,7 +116,8 @@ class Scan:
 
 async def begin_scan(connection: Connection, s: sql.Statements, scan: Scan) -> tuple[Here, list[tuple[int, bytes]]]:
     """Begin a transaction of one revision, and read the first page in the same round trip."""
-    _, [(revision, session)], rows = await connection.ask((sql.BEGIN_READ, {}), (s.here, {}), scan.statement())
+    _, stores, rows = await connection.ask((sql.BEGIN_READ, {}), (s.here, {}), scan.statement())
+    revision, session = only(stores)
     return (session, revision), scan.took(rows)
 
 
@@ -217,6 +218,7 @@ class GatheredReads(Generic[Place]):
         reads = [each for some in waiting.values() for each in some]
         try:
             [rows] = await self._readers.ask(self._statement(waiting))
+            only(rows)
             for some, row in zip(waiting.values(), rows, strict=True):
                 for each in some:
                     each.row = row

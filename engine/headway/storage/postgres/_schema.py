@@ -3,6 +3,8 @@
 A store is a schema of a database. The row of `store` is locked by each commit: it makes the order of revisions the
 order of commits, whichever engine makes them. A body never holds its version, which is the row's revision.
 
+The row names the transaction that has written it. A restore of the tables writes a row that names another one.
+
 A change of the tables, or of the meaning of their rows, increases `FORMAT`.
 """
 
@@ -32,7 +34,8 @@ CREATE TABLE {s}.store (
     format int NOT NULL,
     revision bigint NOT NULL,
     session text NOT NULL,
-    floor bigint NOT NULL
+    floor bigint NOT NULL,
+    writer xid NOT NULL
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE TABLE {s}.sessions (
     id text PRIMARY KEY,
@@ -108,6 +111,7 @@ _GIVEN = (
 )
 _LEASE = "controller, member, holder, term, ttl, attempt, acquired_at, renewed"
 _LOGGED = "revision, type_group, kind, deleted, version, added, grown, body, former_version, former"
+_WRITER = "pg_current_xact_id()::xid"
 _REMAINING = "extract(epoch FROM expires - clock_timestamp())::double precision"
 
 
@@ -124,16 +128,19 @@ class Statements:
         self.store = f"{s}.store"
         self.schema = s
         self.create_schema = f"CREATE SCHEMA {s}"
-        self.found = f"INSERT INTO {s}.store (id, format, revision, session, floor) VALUES (%(id)s, {FORMAT}, 0, '', 0)"
+        self.found = (
+            f"INSERT INTO {s}.store (id, format, revision, session, floor, writer)"
+            f" VALUES (%(id)s, {FORMAT}, 0, '', 0, {_WRITER})"
+        )
 
-        self.standing = f"SELECT id, format, revision, session, floor FROM {s}.store"
-        self.lock = f"SELECT revision, session, floor FROM {s}.store FOR UPDATE"
-        self.advance = f"UPDATE {s}.store SET revision = %(revision)s"
+        self.standing = f"SELECT id, format, revision, session, floor, xmin = writer FROM {s}.store"
+        self.lock = f"SELECT revision, session, floor, xmin = writer FROM {s}.store FOR UPDATE"
+        self.advance = f"UPDATE {s}.store SET revision = %(revision)s, writer = {_WRITER}"
         self.sessions = f"SELECT first_revision, id, server FROM {s}.sessions ORDER BY first_revision"
         self.begin_session = (
             f"INSERT INTO {s}.sessions (id, first_revision, server) VALUES (%(id)s, %(revision)s, %(server)s)"
         )
-        self.enter_session = f"UPDATE {s}.store SET revision = %(revision)s, session = %(id)s"
+        self.enter_session = f"UPDATE {s}.store SET revision = %(revision)s, session = %(id)s, writer = {_WRITER}"
         self.forget_sessions = (
             f"DELETE FROM {s}.sessions WHERE first_revision <"
             f" (SELECT min(first_revision) FROM (SELECT first_revision FROM {s}.sessions"
@@ -263,7 +270,7 @@ class Statements:
             f" (SELECT max(revision) FROM (SELECT revision FROM {s}.history ORDER BY revision LIMIT %(most)s) AS f)"
             " RETURNING 1) SELECT count(*) FROM gone"
         )
-        self.raise_floor = f"UPDATE {s}.store SET floor = greatest(floor, %(floor)s)"
+        self.raise_floor = f"UPDATE {s}.store SET floor = greatest(floor, %(floor)s), writer = {_WRITER}"
         self.channel = f"headway {schema}"
         self.listen = f"LISTEN {_quoted(self.channel)}"
         self.notify = "SELECT pg_notify(%(channel)s, %(payload)s)"

@@ -17,7 +17,7 @@ from headway.storage._rules import Rules
 from headway.storage._watch import Pulse
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._address import PostgresAddress
-from headway.storage.postgres._connection import Connection, Pool, connect, understood
+from headway.storage.postgres._connection import Connection, Pool, connect, only, understood
 from headway.storage.postgres._history import IN_MEMORY, LoggedCommit, commits_of, read_page
 from headway.storage.postgres._reads import GatheredReads
 from headway.storage.postgres._requests import Place, Request, Scope, State
@@ -191,8 +191,8 @@ class Session:
             check_same_history(seen, standing)
         if standing is None:
             raise OtherHistory("the store is not there any more")
-        if standing.timeline.eras and standing.server != server:
-            self.counts["other servers"] += 1
+        if standing.timeline.eras and (standing.server != server or standing.restored):
+            self.counts["other servers" if standing.server != server else "restored in place"] += 1
             await begin_session(connection, self.sql, server, after=standing.timeline.eras[-1][1])
         # A former primary may still serve the connections that it has.
         self._server = server
@@ -342,7 +342,8 @@ class Session:
 
     async def confirm(self) -> Position:
         """Return the position of the last commit."""
-        [[(revision, session)]] = await self.readers.ask((self.sql.here, {}))
+        [rows] = await self.readers.ask((self.sql.here, {}))
+        revision, session = only(rows)
         return self.note(session, revision)
 
     async def until_reached(self, history: History, revision: int) -> None:

@@ -12,7 +12,10 @@ from headway.errors import StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._timeline import KNOWN_SESSIONS, Timeline
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Connection, Statement, understood
+from headway.storage.postgres._connection import Connection, Statement, only, understood
+
+RESTORED = "the tables were restored in place: they may lack commits that only others have seen"
+"""Why a connection is of no more use. The next one begins a session, to which no lost commit belongs."""
 
 
 class OtherHistory(Exception):
@@ -26,6 +29,7 @@ class Standing:
     Attributes:
         floor: history is compacted up to this revision.
         server: the server of the current session.
+        restored: True if something else than an engine has written the row of the store last.
     """
 
     store_id: str
@@ -33,6 +37,7 @@ class Standing:
     floor: int
     timeline: Timeline
     server: str
+    restored: bool = False
 
 
 async def read_server(connection: Connection) -> str:
@@ -68,13 +73,13 @@ async def read_standing(connection: Connection, statements: sql.Statements, wher
         return None
     if not stores:
         return None
-    store_id, format, revision, _, floor = stores[0]
+    store_id, format, revision, _, floor, written = stores[0]
     if format != sql.FORMAT:
         raise StoreUnusable(
             f"the store at {where} has format {format}, and this program knows format {sql.FORMAT}: use a newer Headway"
         )
     timeline = Timeline(tuple((first, id) for first, id, _ in sessions))
-    return Standing(store_id, revision, floor, timeline, sessions[-1][2] if sessions else "")
+    return Standing(store_id, revision, floor, timeline, sessions[-1][2] if sessions else "", not written)
 
 
 async def found(connection: Connection, statements: sql.Statements, where: str) -> None:
@@ -116,9 +121,8 @@ async def begin_session(
     Args:
         after: do nothing if this is no longer the current session.
     """
-    _, [(revision, session, *_)], sessions = await connection.ask(
-        (sql.BEGIN, {}), (statements.lock, {}), (statements.sessions, {})
-    )
+    _, stores, sessions = await connection.ask((sql.BEGIN, {}), (statements.lock, {}), (statements.sessions, {}))
+    revision, session, *_ = only(stores)
     if after is not None and session != after:
         await connection.ask((sql.ROLLBACK, {}))
         return

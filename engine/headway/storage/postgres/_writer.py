@@ -15,12 +15,13 @@ from functools import partial
 
 import trio
 
-from headway.errors import HeadwayError, OutcomeUnknown
+from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
 from headway.storage.postgres import _schema as sql
-from headway.storage.postgres._connection import Bodies, Connection, Numbers, Rows, Statement, Texts, understood
+from headway.storage.postgres._connection import Bodies, Connection, Numbers, Rows, Statement, Texts, only, understood
 from headway.storage.postgres._history import resource_from
 from headway.storage.postgres._requests import Logged, Request, Scope, State, StoredRow, lease_from
 from headway.storage.postgres._rules import RulesFollower
+from headway.storage.postgres._standing import RESTORED
 
 MOST_IN_A_BATCH = 256
 """The maximum number of requests in one transaction."""
@@ -299,7 +300,10 @@ class Writer:
             asked += [(s.expired, of), (fences, of), (leases, of)]
         asked += [(s.owns, {"uid": uid}) for uid in owners]
         active = rules is not None and rules.rules.active
-        _, [(revision, session, floor)], *found = await connection.ask(*asked)
+        _, stores, *found = await connection.ask(*asked)
+        revision, session, floor, written = only(stores)
+        if not written:
+            raise Unavailable(RESTORED)
         self._reached(revision)
         state = State(revision)
         if rules is not None:
