@@ -26,7 +26,7 @@ async def test_write_that_was_stored_without_an_answer_is_no_conflict(postgres: 
         @app.controller(manages=job, watches=[headway.watch(copy, headway.mappers.same_name())], name="copier")
         async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             found = rt.cache.get(copy, request.id.name)
-            begun.append(found and found.data.text)
+            begun.append(None if found is None else found.data.text)
             if len(begun) == 1:
                 wires.break_at(channel, delivered=True)
             given = rt.resource(request)

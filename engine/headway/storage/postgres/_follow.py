@@ -123,6 +123,7 @@ class Follower:
         s, log = session.sql, history.log
         # The writer publishes as well, also during this.
         reached = history.at(log.head)
+        asked_at = trio.current_time()
         _, stores, rows, sessions, _ = await connection.ask(
             (sql.BEGIN_READ, {}),
             (s.standing, {}),
@@ -130,12 +131,14 @@ class Follower:
             (s.sessions, {}),
             (sql.COMMIT, {}),
         )
-        store_id, _, revision, id, floor, written = only(stores)
+        store_id, _, revision, id, floor, written, shown = only(stores)
         if not written:
             raise Unavailable(RESTORED)
         timeline = Timeline(tuple((first, each) for first, each, _ in sessions))
         now = Standing(store_id, revision, floor, timeline, "")
         check_same_history(reached, now)
+        if session.clock.was_set_forward(shown, asked_at):
+            await connection.ask((s.renew_all, {}))
         if floor > log.head:
             await self._begin(connection)
             return True

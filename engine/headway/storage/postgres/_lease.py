@@ -34,17 +34,18 @@ async def acquire(session: Session, name: str, holder: str, ttl: float, attempt:
 async def keep(session: Session, name: str, holder: str, term: int) -> None:
     """Renew a lease for a whole ttl from now. Raise TermEnded if the term has ended."""
     check_texts(holder)
-    [renewed] = await session.readers.ask((session.sql.keep_lease, {**_scope(name), "holder": holder, "term": term}))
-    if renewed:
-        return
-    # The term may have expired, but no commit has ended it.
-    expiring = Request()
-    expiring.scopes = [scope_of(name)]
-    await session.writer.submit(expiring)
-    held = await _read(session, name)
-    if held is not None and (held.lease.holder, held.lease.term) != (holder, term):
-        raise not_held(name, holder, term, held.lease.holder, held.lease.term)
-    raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
+    kept = (session.sql.keep_lease, {**_scope(name), "holder": holder, "term": term})
+    while not (await session.readers.ask(kept))[0]:
+        # The term may have expired, but no commit has ended it.
+        expiring = Request()
+        expiring.scopes = [scope_of(name)]
+        await session.writer.submit(expiring)
+        held = await _read(session, name)
+        if held is None:
+            raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
+        if (held.lease.holder, held.lease.term) != (holder, term):
+            raise not_held(name, holder, term, held.lease.holder, held.lease.term)
+        # It counts anew, because the clock was set forward.
 
 
 async def release(session: Session, name: str, holder: str, term: int) -> None:
@@ -79,7 +80,14 @@ async def wait_ended(session: Session, name: str, term: int) -> None:
 async def _read(session: Session, name: str) -> CurrentLease | None:
     check_texts(name)
     row = await session.held.read(scope_of(name))
-    return None if row[2] is None else lease_from(*row)[0]
+    if row[2] is None:
+        return None
+    held = lease_from(*row)[0]
+    if held.remaining > held.lease.ttl:
+        # Otherwise it would be held until the clock, which was set back, is there again.
+        await session.readers.ask((session.sql.shorten_lease, _scope(name)))
+        held = held._replace(remaining=held.lease.ttl)
+    return held
 
 
 def _scope(name: str) -> dict[str, object]:

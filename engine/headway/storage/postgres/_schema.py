@@ -112,6 +112,7 @@ _GIVEN = (
 _LEASE = "controller, member, holder, term, ttl, attempt, acquired_at, renewed"
 _LOGGED = "revision, type_group, kind, deleted, version, added, grown, body, former_version, former"
 _WRITER = "pg_current_xact_id()::xid"
+_CLOCK = "extract(epoch FROM clock_timestamp())::double precision"
 _REMAINING = "extract(epoch FROM expires - clock_timestamp())::double precision"
 
 
@@ -133,8 +134,8 @@ class Statements:
             f" VALUES (%(id)s, {FORMAT}, 0, '', 0, {_WRITER})"
         )
 
-        self.standing = f"SELECT id, format, revision, session, floor, xmin = writer FROM {s}.store"
-        self.lock = f"SELECT revision, session, floor, xmin = writer FROM {s}.store FOR UPDATE"
+        self.standing = f"SELECT id, format, revision, session, floor, xmin = writer, {_CLOCK} FROM {s}.store"
+        self.lock = f"SELECT revision, session, floor, xmin = writer, {_CLOCK} FROM {s}.store FOR UPDATE"
         self.advance = f"UPDATE {s}.store SET revision = %(revision)s, writer = {_WRITER}"
         self.sessions = f"SELECT first_revision, id, server FROM {s}.sessions ORDER BY first_revision"
         self.begin_session = (
@@ -236,6 +237,12 @@ class Statements:
             " ON CONFLICT (controller, member) DO UPDATE SET holder = excluded.holder, term = excluded.term,"
             " ttl = excluded.ttl, attempt = excluded.attempt, acquired_at = excluded.acquired_at,"
             " renewed = excluded.renewed, expires = excluded.expires"
+        )
+        # Above its ttl, the clock was set back.
+        self.shorten_lease = (
+            f"UPDATE {s}.leases SET expires = clock_timestamp() + make_interval(secs => ttl)"
+            " WHERE controller = %(controller)s AND member = %(member)s"
+            " AND expires > clock_timestamp() + make_interval(secs => ttl)"
         )
         self.delete_lease = f"DELETE FROM {s}.leases WHERE controller = %(controller)s AND member = %(member)s"
 

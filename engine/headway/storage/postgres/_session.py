@@ -17,6 +17,7 @@ from headway.storage._rules import Rules
 from headway.storage._watch import Pulse
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._address import PostgresAddress
+from headway.storage.postgres._clock import ServerClock
 from headway.storage.postgres._connection import Connection, Pool, connect, only, understood
 from headway.storage.postgres._history import IN_MEMORY, LoggedCommit, commits_of, read_page
 from headway.storage.postgres._reads import GatheredReads
@@ -111,6 +112,7 @@ class Session:
     Attributes:
         where: the address, for errors.
         readers, scans: the connections for reads of one answer, and of as many as it takes.
+        clock: the clock of the server.
         seen: the highest position that a caller has seen.
         leases: beats when a term has begun or ended.
         lease_beats: the number of these beats.
@@ -133,11 +135,13 @@ class Session:
         self.scans = Pool(self.connect, where, READERS)
         self.snapshots = Snapshots(self.scans, self.sql)
         self.rules = RulesFollower(rules, self.sql)
+        self.clock = ServerClock()
         self.writer = Writer(
             self.connect,
             statements=self.sql,
             where=where,
             rules=self.rules,
+            clock=self.clock,
             made=self.stored,
             reached=self._check_reached,
             ended=self.reached.beat,

@@ -73,7 +73,7 @@ async def read_standing(connection: Connection, statements: sql.Statements, wher
         return None
     if not stores:
         return None
-    store_id, format, revision, _, floor, written = stores[0]
+    store_id, format, revision, _, floor, written, _ = stores[0]
     if format != sql.FORMAT:
         raise StoreUnusable(
             f"the store at {where} has format {format}, and this program knows format {sql.FORMAT}: use a newer Headway"

@@ -17,6 +17,7 @@ import trio
 
 from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
 from headway.storage.postgres import _schema as sql
+from headway.storage.postgres._clock import ServerClock
 from headway.storage.postgres._connection import Bodies, Connection, Numbers, Rows, Statement, Texts, only, understood
 from headway.storage.postgres._history import resource_from
 from headway.storage.postgres._requests import Logged, Request, Scope, State, StoredRow, lease_from
@@ -85,6 +86,7 @@ class Writer:
         statements: the statements of the store's schema.
         where: the address of the server.
         rules: follows the rules of commits.
+        clock: the clock of the server.
         made: called with the session of each transaction that is stored, the revision before it, and what it has
             changed, before its writers continue.
         reached: called with the revision of the store in each transaction. Raises an error if it was higher before.
@@ -101,6 +103,7 @@ class Writer:
         statements: sql.Statements,
         where: str,
         rules: RulesFollower,
+        clock: ServerClock,
         made: Callable[[str, int, State], object],
         reached: Callable[[int], object],
         ended: Callable[[], object],
@@ -110,6 +113,7 @@ class Writer:
         self._sql = statements
         self._where = where
         self._rules = rules
+        self._clock = clock
         self._made = made
         self._reached = reached
         self._ended = ended
@@ -300,10 +304,15 @@ class Writer:
             asked += [(s.expired, of), (fences, of), (leases, of)]
         asked += [(s.owns, {"uid": uid}) for uid in owners]
         active = rules is not None and rules.rules.active
+        asked_at = trio.current_time()
         _, stores, *found = await connection.ask(*asked)
-        revision, session, floor, written = only(stores)
+        revision, session, floor, written, shown = only(stores)
         if not written:
             raise Unavailable(RESTORED)
+        if self._clock.was_set_forward(shown, asked_at):
+            # No lease has expired before its time: all count anew.
+            await connection.ask((s.renew_all, {}), (sql.COMMIT, {}))
+            return await self._read(connection, requests)
         self._reached(revision)
         state = State(revision)
         if rules is not None:
