@@ -101,8 +101,8 @@ class PostgresPair:
         self.primary, self.replica = self.replica, self.primary
 
     async def fail_over(self) -> None:
-        """Kill the primary, promote the replica, and make a new replica of the killed one."""
-        await trio.to_thread.run_sync(self.primary.kill)
+        """Lose the primary, promote the replica, and make a new replica of the lost one."""
+        await trio.to_thread.run_sync(self.primary.lose)
         self.promote()
         await self.replicate()
 

@@ -179,6 +179,16 @@ class PostgresServer(ServerProcess):
             assert time.monotonic() < until, "a child of the postmaster does not end"
             time.sleep(0.01)
 
+    def lose(self) -> None:
+        """End all of its processes at once, as the loss of its machine does: none notices that another one has ended.
+
+        A backend whose postmaster was killed gives up waiting for a replica. Others read its commit until they end.
+        """
+        self.pause()
+        for each in _children(self.process):
+            os.kill(each, signal.SIGKILL)
+        self.kill()
+
 
 def _children(process: int) -> list[int]:
     listed = Path(f"/proc/{process}/task/{process}/children").read_text()
