@@ -24,8 +24,8 @@ POSTGRES_MUTANTS = (
     Mutant(
         "a transaction does not lock the row of the store",
         _SCHEMA,
-        'floor FROM {s}.store FOR UPDATE"',
-        'floor FROM {s}.store"',
+        '{_CLOCK} FROM {s}.store FOR UPDATE"',
+        '{_CLOCK} FROM {s}.store"',
         _TOGETHER,
     ),
     Mutant(
@@ -38,8 +38,8 @@ POSTGRES_MUTANTS = (
     Mutant(
         "a notification is sent before the commit, and holds up other stores",
         _WRITER,
-        "*writes, (sql.COMMIT, {}), *_notices(self._sql, state, before))",
-        "*writes, *_notices(self._sql, state, before), (sql.COMMIT, {}))",
+        "(sql.COMMIT, {}), *_notices(self._sql, state, before)\n",
+        "*_notices(self._sql, state, before), (sql.COMMIT, {})\n",
         _FAULTS,
         _UNKNOWN,
     ),
@@ -142,7 +142,7 @@ POSTGRES_MUTANTS = (
     Mutant(
         "an engine writes to a store that is below what it has seen",
         _WRITER,
-        "        self._reached(revision)\n",
+        "        self._store.check_reached(revision)\n",
         "",
         _FAULTS,
         _SESSIONS,

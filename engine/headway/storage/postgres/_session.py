@@ -136,17 +136,7 @@ class Session:
         self.snapshots = Snapshots(self.scans, self.sql)
         self.rules = RulesFollower(rules, self.sql)
         self.clock = ServerClock()
-        self.writer = Writer(
-            self.connect,
-            statements=self.sql,
-            where=where,
-            rules=self.rules,
-            clock=self.clock,
-            made=self.stored,
-            reached=self._check_reached,
-            ended=self.reached.beat,
-            head=lambda: self.history.log.head,
-        )
+        self.writer = Writer(self)
         # The hashes of the resources that are stored, as far as this engine has met them.
         self._met: set[int] = set()
         self.seen: Position | None = None
@@ -319,6 +309,15 @@ class Session:
             if commits is not None:
                 history.publish(commits, state.revision)
 
+    def ended(self) -> None:
+        """Note that a transaction has ended, whatever its outcome."""
+        self.reached.beat()
+
+    @property
+    def head(self) -> int:
+        """The last revision that is published."""
+        return self.history.log.head
+
     def meet(self, place: Place) -> None:
         """Note that a resource has been stored."""
         if len(self._met) >= MOST_MET:
@@ -338,7 +337,8 @@ class Session:
             self.seen = here
         return here
 
-    def _check_reached(self, revision: int) -> None:
+    def check_reached(self, revision: int) -> None:
+        """Raise Unavailable if the revision of the store was higher before."""
         # Of a store that was restored in place, the connections are as before.
         if self.seen is not None and revision < self.seen.revision:
             self.suspicion = f"revision {self.seen.revision} was seen, and {revision} is its last one"

@@ -10,8 +10,9 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -78,46 +79,50 @@ class Turns:
         self._took = now - self._began
 
 
-class Writer:
-    """The transactions of one engine.
+class OpenStore(Protocol):
+    """What a writer needs of an open store.
 
-    Args:
-        connect: opens a connection, on which nothing else is done.
-        statements: the statements of the store's schema.
+    Attributes:
         where: the address of the server.
         rules: follows the rules of commits.
         clock: the clock of the server.
-        made: called with the session of each transaction that is stored, the revision before it, and what it has
-            changed, before its writers continue.
-        reached: called with the revision of the store in each transaction. Raises an error if it was higher before.
-        ended: called at the end of each transaction, whatever its outcome.
-        head: returns the last revision that is published.
+        head: the last revision that is published.
+    """
+
+    sql: sql.Statements
+    where: str
+    rules: RulesFollower
+    clock: ServerClock
+
+    @property
+    def head(self) -> int: ...
+
+    async def connect(self) -> Connection:
+        """Open a connection."""
+        ...
+
+    def check_reached(self, revision: int) -> None:
+        """Raise an error if the revision of the store was higher before."""
+
+    def stored(self, session: str, before: int, state: State) -> None:
+        """Note what a transaction has changed behind a revision, before its writers continue."""
+
+    def ended(self) -> None:
+        """Note that a transaction has ended, whatever its outcome."""
+
+
+class Writer:
+    """The transactions of one engine.
 
     Attributes:
         writing: the revision of a transaction while it is written; otherwise 0.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[Connection]],
-        statements: sql.Statements,
-        where: str,
-        rules: RulesFollower,
-        clock: ServerClock,
-        made: Callable[[str, int, State], object],
-        reached: Callable[[int], object],
-        ended: Callable[[], object],
-        head: Callable[[], int],
-    ) -> None:
-        self._connect = connect
-        self._sql = statements
-        self._where = where
-        self._rules = rules
-        self._clock = clock
-        self._made = made
-        self._reached = reached
-        self._ended = ended
-        self._head = head
+    def __init__(self, store: OpenStore) -> None:
+        self._store = store
+        self._sql = store.sql
+        self._where = store.where
+        self._rules = store.rules
         self.writing = 0
         self._connection: Connection | None = None
         self._pending: deque[Request] = deque()
@@ -221,7 +226,7 @@ class Writer:
                 raise
         finally:
             self.writing = 0
-            self._ended()
+            self._store.ended()
             self._wake_done()
             self._done = requests
             if not self._is_quick:
@@ -243,7 +248,7 @@ class Writer:
         connection = self._connection
         if connection is None or not connection.is_idle:
             self._drop()
-            connection = self._connection = await self._connect()
+            connection = self._connection = await self._store.connect()
         try:
             with understood(self._where):
                 asked_at = trio.current_time()
@@ -280,7 +285,7 @@ class Writer:
                 request.publish()
                 if request.committing is not None and request.made_revision:
                     request.committing.made(request.revision)
-        self._made(session, before, state)
+        self._store.stored(session, before, state)
 
     async def _read(self, connection: Connection, requests: Sequence[Request]) -> tuple[State, str, list[Scope]]:
         """Begin a transaction, take the lock, and read what the requests name, the session, and expired leases."""
@@ -290,7 +295,7 @@ class Writer:
         owners = [uid for each in requests for uid in each.owners]
         scopes = list(dict.fromkeys(scope for each in requests for scope in each.scopes))
         rules = self._rules if self._rules.wanted and any(each.changed or each.counts for each in requests) else None
-        since_asked = rules.asks(self._head()) if rules is not None else []
+        since_asked = rules.asks(self._store.head) if rules is not None else []
         asked: list[Statement] = [(sql.BEGIN, {}), (s.lock, {}), *since_asked]
         if rules is not None and rules.rules.active and places:
             # A rule may look at what a change replaces.
@@ -309,11 +314,11 @@ class Writer:
         revision, session, floor, written, shown = only(stores)
         if not written:
             raise Unavailable(RESTORED)
-        if self._clock.was_set_forward(shown, asked_at):
+        if self._store.clock.was_set_forward(shown, asked_at):
             # No lease has expired before its time: all count anew.
             await connection.ask((s.renew_all, {}), (sql.COMMIT, {}))
             return await self._read(connection, requests)
-        self._reached(revision)
+        self._store.check_reached(revision)
         state = State(revision)
         if rules is not None:
             since = found.pop(0) if since_asked else None
