@@ -35,7 +35,7 @@ FULL_ONLY = {
 
 SERVERS = ("etcd", "postgres")
 
-WIDE = {"share", "journal", "flat_10k", "controllers_50", "dns_change", "flat"} | {
+WIDE = {"share", "journal", "postgres_prime", "postgres_fanout", "flat_10k", "controllers_50", "dns_change", "flat"} | {
     *(each.name for each in importing.ROWS),
 }
 WIDE |= {

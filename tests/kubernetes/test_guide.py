@@ -301,6 +301,7 @@ async def test_guides_hooks_and_converter_run_with_the_rights_that_the_command_p
         assert f"Its finalizer {group}/dns is removed by controller sites/keep." in about
 
 
+@pytest.mark.wide
 def test_a_diff_of_crds_says_what_would_be_lost(tmp_path: Path) -> None:
     (tmp_path / "websites.py").write_text(program_of("docs/guides/kubernetes.md"))
     (crd,) = printed(tmp_path, "crd", "websites:app")

@@ -124,7 +124,11 @@ def test_shows():
 
 @pytest.mark.parametrize(
     ("profile", "differ"),
-    [("default", False), ("round", True), *[pytest.param(each, True, marks=pytest.mark.wide) for each in OTHERS]],
+    [
+        ("round", True),
+        pytest.param("default", False, marks=pytest.mark.wide),
+        *[pytest.param(each, True, marks=pytest.mark.wide) for each in OTHERS],
+    ],
 )
 def test_each_seed_has_its_own_examples_except_in_the_default_run(profile: str, differ: bool, tmp_path: Path) -> None:
     """Rounds with one and the same examples would prove no more than the first of them."""

@@ -272,7 +272,13 @@ def test_psycopg_has_the_names_that_its_documentation_lacks() -> None:
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("lacks", ["ModuleNotFoundError('No module named psycopg')", "ImportError('no libpq')"])
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        "ModuleNotFoundError('No module named psycopg')",
+        pytest.param("ImportError('no libpq')", marks=pytest.mark.wide),
+    ],
+)
 def test_command_without_the_extra_says_to_install_it(tmp_path: Path, lacks: str, arguments: tuple[str, ...]) -> None:
     (tmp_path / "psycopg.py").write_text(f"raise {lacks}\n")
     done = headway(*arguments, path=tmp_path)
