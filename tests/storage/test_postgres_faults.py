@@ -495,3 +495,17 @@ async def test_connections_to_a_former_server_are_used_no_more(
         await fill(store)
         await put(store, thing("b"))
         await until(lambda: former.isdisjoint(postgres.backends()))
+
+
+async def test_renewal_that_fails_when_it_is_committed_is_not_acknowledged(postgres: PostgresServer) -> None:
+    """It is one statement without a COMMIT, so the server commits it behind its answer."""
+    async with PostgresBackend(postgres.new_url()) as store:
+        term = (await store.acquire_lease("a", "web-1", 30.0)).held.lease.term
+        s = store._use().sql.schema
+        postgres.sql(
+            f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''refused''; END';"
+            f"CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON {s}.leases DEFERRABLE INITIALLY DEFERRED"
+            f" FOR EACH ROW EXECUTE FUNCTION {s}.refuse()"
+        )
+        with pytest.raises(Unavailable, match="refused"):
+            await store.keep_lease("a", "web-1", term)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
-from itertools import chain, count
+from itertools import chain, count, zip_longest
 from typing import Any
 
 import psycopg
@@ -86,7 +86,10 @@ class Connection:
                 raise
         rows: list[Rows] = []
         committed = False
-        for prepared, result in zip(prepares, results, strict=False):
+        # What fails at the Sync, which commits without a COMMIT, has a result behind all others.
+        for prepared, result in zip_longest(prepares, results):
+            if result is None:
+                break
             if result.status in _FAILED:
                 broken = pg_errors.error_from_result(result)
                 break
