@@ -7,6 +7,7 @@ import trio
 
 from headway.storage import Fence, PostgresBackend
 from headway.storage.postgres import _follow
+from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.testing.conformance import put, thing
 from tests.helpers.postgres_server import PostgresServer
 from tests.storage.etcd_kit import until
@@ -68,6 +69,30 @@ async def test_clock_that_is_set_forward_is_noticed_without_a_commit(
         async with PostgresBackend(store._address) as late:
             assert not (await late.acquire_lease("a", "web-2", 30.0)).acquired
         await store.keep_lease("a", "web-1", term)
+
+
+async def test_no_lease_ends_while_another_task_renews_all(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower has noticed that the clock was set forward, but its renewal takes long, or fails."""
+    monkeypatch.setattr(_follow, "SILENCE", 0.1)
+    async with PostgresBackend(postgres.new_url()) as store:
+        clock = Clock(postgres, store)
+        await store.acquire_lease("a", "web-1", 30.0)
+        renewing, go_on = trio.Event(), trio.Event()
+        usual, renewal = Connection.ask, store._use().sql.renew_all
+
+        async def ask(self: Connection, *statements: Statement) -> list[Rows]:
+            if len(statements) == 1 and statements[0][0] == renewal:
+                renewing.set()
+                await go_on.wait()
+            return await usual(self, *statements)
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        clock.move(HOUR)
+        await renewing.wait()
+        assert not (await store.acquire_lease("a", "web-2", 30.0)).acquired
+        go_on.set()
 
 
 async def test_lease_of_a_holder_that_died_before_the_clock_was_set_back_ends(postgres: PostgresServer) -> None:

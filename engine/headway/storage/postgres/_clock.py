@@ -15,6 +15,16 @@ class ServerClock:
         self._last: tuple[float, float] | None = None
 
     def was_set_forward(self, shown: float, asked_at: float) -> bool:
-        """Note what the clock has shown to a question of ``asked_at``. Return True if it was set forward since."""
-        last, self._last = self._last, (shown, asked_at)
-        return last is not None and shown - last[0] > trio.current_time() - last[1] + SLACK
+        """Return True if the clock has shown to a question of ``asked_at`` that it was set forward.
+
+        It does so until `renewed`: no other task may end a lease before, and a renewal may fail.
+        """
+        last = self._last
+        if last is not None and shown - last[0] > trio.current_time() - last[1] + SLACK:
+            return True
+        self._last = (shown, asked_at)
+        return False
+
+    def renewed(self, shown: float, asked_at: float) -> None:
+        """Note that all leases count anew since the clock has shown this."""
+        self._last = (shown, asked_at)

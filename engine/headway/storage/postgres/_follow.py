@@ -139,6 +139,7 @@ class Follower:
         check_same_history(reached, now)
         if session.clock.was_set_forward(shown, asked_at):
             await connection.ask((s.renew_all, {}))
+            session.clock.renewed(shown, asked_at)
         if floor > log.head:
             await self._begin(connection)
             return True

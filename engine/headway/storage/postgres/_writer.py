@@ -317,6 +317,7 @@ class Writer:
         if self._store.clock.was_set_forward(shown, asked_at):
             # No lease has expired before its time: all count anew.
             await connection.ask((s.renew_all, {}), (sql.COMMIT, {}))
+            self._store.clock.renewed(shown, asked_at)
             return await self._read(connection, requests)
         self._store.check_reached(revision)
         state = State(revision)
