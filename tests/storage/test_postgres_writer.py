@@ -7,10 +7,10 @@ import trio
 import trio.testing
 
 import headway
-from headway.errors import QuotaExceeded
+from headway.errors import OutcomeUnknown, QuotaExceeded, StoreUnusable
 from headway.events import ignore
 from headway.storage import PostgresBackend
-from headway.storage.postgres import _session
+from headway.storage.postgres import _session, _writer
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
 from headway.storage.postgres._requests import Request
@@ -220,14 +220,16 @@ async def test_creation_needs_no_read(postgres: PostgresServer, monkeypatch: pyt
         assert not reads
 
 
+@pytest.mark.parametrize("slow", [0.01, 0.0])
 async def test_writers_that_are_done_do_not_wait_for_the_lock_of_the_next_transaction(
-    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, slow: float
 ) -> None:
-    """Another engine may hold it for long."""
+    """Another engine may hold it for long, also if nobody has held it before."""
+    monkeypatch.setattr(_writer, *(("LATE", 60.0) if slow else ("PATIENCE", 60.0)))
     async with PostgresBackend(postgres.new_url()) as store:
         await put(store, thing("a"))
         begun, go_on, held = trio.Event(), trio.Event(), 0
-        usual, slow = Connection.ask, 0.01
+        usual = Connection.ask
 
         async def ask(self: Connection, *statements: Statement) -> list[Rows]:
             nonlocal held
@@ -259,3 +261,33 @@ async def test_writers_that_are_done_do_not_wait_for_the_lock_of_the_next_transa
 
 def one_at_a_time(writer: Writer, most: int) -> list[Request]:  # noqa: ARG001  # as it is called
     return [writer._pending.popleft()]
+
+
+class Broken(BaseException):
+    """An error as from Ctrl-C, which no code expects."""
+
+
+async def test_no_writer_waits_or_is_acknowledged_when_the_writing_task_is_interrupted(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: dict[str, type[BaseException]] = {}
+
+    async def write(store: PostgresBackend, name: str) -> None:
+        try:
+            await put(store, thing(name))
+        except (OutcomeUnknown, StoreUnusable) as error:
+            ends[name] = type(error)
+
+    def interrupted(*_: object) -> None:
+        raise Broken
+
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(Broken):  # noqa: PT012  # the error comes while the store is open
+            async with PostgresBackend(postgres.new_url()) as store:
+                await put(store, thing("a"))
+                monkeypatch.setattr(_writer, "_run", interrupted)
+                monkeypatch.setattr(Writer, "_taken", one_at_a_time)
+                for name in "bc":
+                    nursery.start_soon(write, store, name)
+                await trio.sleep_forever()
+    assert sorted(ends.values(), key=str) == [OutcomeUnknown, StoreUnusable]

@@ -139,7 +139,6 @@ class PostgresBackend(
         return found, session.note(*here)
 
     @override
-    @override
     async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return None for a resource that this engine has not met. So most creations need no read before their commit.
 
@@ -311,4 +310,5 @@ async def _follow(session: Session, scope: trio.CancelScope) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.gathered.run, name="postgres: read")
             nursery.start_soon(session.held.run, name="postgres: read leases")
+            nursery.start_soon(session.writer.wake_late, name="postgres: wake writers")
             nursery.start_soon(Follower(session).run, name="postgres: follow the store")

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
+from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.storage.postgres import _schema as sql
 from headway.storage.postgres._clock import ServerClock
 from headway.storage.postgres._connection import Bodies, Connection, Numbers, Rows, Statement, Texts, only, understood
@@ -33,6 +33,9 @@ MOST_BYTES = 4 << 20
 
 PATIENCE = 0.002
 """The seconds within which a transaction gets the lock of the store and its answers, if nobody else holds it."""
+
+LATE = 0.02
+"""The seconds after which those that are done no longer wait for the next transaction."""
 
 LEASES = "leases"
 """The payload of a notification about the end or the beginning of a term. Others are revisions of commits."""
@@ -131,6 +134,7 @@ class Writer:
         # the store writes. Not if the next one may have to wait for the lock of the store.
         self._done: Sequence[Request] = ()
         self._is_quick = False
+        self._holds = trio.Event()
         self._wake = trio.Event()
         self._closing = False
         self._refusal: Callable[[], HeadwayError] | None = None
@@ -162,6 +166,18 @@ class Writer:
 
     async def run(self) -> None:
         """Make the transactions, until `close` is called and nothing is pending."""
+        try:
+            await self._run()
+        finally:
+            # Without this task, no caller may be left waiting.
+            self.refuse(self._ended)
+            self._fail(self._pending, self._ended())
+            self._done = [*self._done, *self._pending]
+            self._pending.clear()
+            self._wake_done()
+            self._drop()
+
+    async def _run(self) -> None:
         turns = self._turns
         with trio.CancelScope(shield=True):
             while self._pending or not self._closing:
@@ -179,8 +195,6 @@ class Writer:
                 turns.begin(len(batch), trio.current_time())
                 await self._run_batch(batch)
                 turns.end(trio.current_time())
-        self._wake_done()
-        self._drop()
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -219,7 +233,7 @@ class Writer:
     async def _run_batch(self, requests: Sequence[Request]) -> None:
         try:
             await self._stored(requests)
-        except Exception as error:  # no caller may be left waiting, whatever the error
+        except BaseException as error:  # no caller may be left waiting, or take it for stored, whatever the error
             self._fail(requests, error)
             self._rules.lose()
             if not isinstance(error, HeadwayError):
@@ -231,22 +245,39 @@ class Writer:
             self._done = requests
             if not self._is_quick:
                 self._wake_done()
+            self._holds.set()
+
+    async def wake_late(self) -> None:
+        """Let those continue whose next transaction has to wait for the lock unexpectedly, until canceled."""
+        while True:
+            await self._holds.wait()
+            self._holds, done = trio.Event(), self._done
+            await trio.sleep(LATE)
+            if self._done is done:
+                self._wake_done()
 
     def _wake_done(self) -> None:
         for each in self._done:
             each.wake()
         self._done = ()
 
-    def _fail(self, requests: Iterable[Request], error: Exception) -> None:
+    def _fail(self, requests: Iterable[Request], error: BaseException) -> None:
         for request in requests:
             if request.error is None or not isinstance(error, OutcomeUnknown):
                 # Several tasks raise it, so each gets its own.
-                request.error = type(error)(*error.args) if isinstance(error, HeadwayError) else error
+                request.error = type(error)(*error.args) if isinstance(error, HeadwayError) else self._failed()
                 request.error.__cause__ = error
+
+    def _failed(self) -> HeadwayError:
+        return OutcomeUnknown(f"the task that writes to the store at {self._where} has failed")
+
+    def _ended(self) -> HeadwayError:
+        return StoreUnusable(f"the task that writes to the store at {self._where} has ended")
 
     async def _stored(self, requests: Sequence[Request]) -> None:
         connection = self._connection
         if connection is None or not connection.is_idle:
+            self._wake_done()  # It may take long.
             self._drop()
             connection = self._connection = await self._store.connect()
         try:
