@@ -187,9 +187,12 @@ class GatheredReads(Generic[Place]):
         self._statement = statement
         self._waiting: dict[Place, list[_Read]] = {}
         self._wake = trio.Event()
+        self._closed = False
 
     async def read(self, place: Place) -> tuple[Any, ...]:
         """Return a row as of a read that begins after the call."""
+        if self._closed:
+            raise StoreUnusable("the store is closed")
         mine = _Read()
         self._waiting.setdefault(place, []).append(mine)
         self._wake.set()
@@ -205,11 +208,12 @@ class GatheredReads(Generic[Place]):
                 await self._wake.wait()
                 # Those that the last answer has woken come within a turn.
                 await trio.lowlevel.checkpoint()
-                waiting, self._waiting, self._wake = self._waiting, {}, trio.Event()
-                places = list(waiting)
+                places = list(self._waiting)
+                self._wake = trio.Event()
                 for at in range(0, len(places), MOST_READ):
-                    await self._read({place: waiting[place] for place in places[at : at + MOST_READ]})
+                    await self._read({place: self._waiting.pop(place) for place in places[at : at + MOST_READ]})
         finally:
+            self._closed = True
             for reads in self._waiting.values():
                 for each in reads:
                     each.fail(StoreUnusable("the store is closed"))
