@@ -97,7 +97,7 @@ async def test_password_is_read_again_for_each_connection(secured: tuple[Postgre
         await put(store, thing("a"))
         sql("ALTER ROLE rotated PASSWORD 'second'")
         password.unlink()
-        sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
+        sql("SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = 'rotated'")
         with pytest.raises(Unavailable, match=r"password_file .* can't be read"):
             await put(store, thing("b"))
         password.write_text("second\n")

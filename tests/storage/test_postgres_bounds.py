@@ -376,6 +376,8 @@ async def test_waits_for_leases_share_their_reads(postgres: PostgresServer, monk
     async with PostgresBackend(url) as store, PostgresBackend(url) as other, trio.open_nursery() as nursery:
         terms = [(await other.acquire_lease(f"l{number}", "web-1", 600.0)).held.lease.term for number in range(20)]
         session, reads, usual = store._use(), 0, Connection.ask
+        # The notification of a term comes with that of its commit.
+        await until(lambda: session.head >= other.position.revision)
 
         async def ask(connection: Connection, *statements: Statement) -> list[Rows]:
             nonlocal reads
