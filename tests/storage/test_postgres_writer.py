@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 import trio.testing
@@ -13,7 +15,7 @@ from headway.storage import PostgresBackend
 from headway.storage.postgres import _session, _writer
 from headway.storage.postgres._connection import Connection, Rows, Statement
 from headway.storage.postgres._follow import Follower
-from headway.storage.postgres._requests import Request
+from headway.storage.postgres._requests import Request, State
 from headway.storage.postgres._writer import MOST_IN_A_BATCH, Turns, Writer
 from headway.testing.conformance import KIND, names, put, reading, refused, thing
 from headway.testing.conformance._tools import removing
@@ -291,3 +293,19 @@ async def test_no_writer_waits_or_is_acknowledged_when_the_writing_task_is_inter
                     nursery.start_soon(write, store, name)
                 await trio.sleep_forever()
     assert sorted(ends.values(), key=str) == [OutcomeUnknown, StoreUnusable]
+
+
+async def test_ctrl_c_does_not_end_a_transaction_in_its_middle(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protected: list[bool] = []
+    usual = _writer._run
+
+    def run(state: State, requests: Sequence[Request]) -> None:
+        protected.append(trio.lowlevel.currently_ki_protected())
+        usual(state, requests)
+
+    monkeypatch.setattr(_writer, "_run", run)
+    async with PostgresBackend(postgres.new_url()) as store:
+        await put(store, thing("a"))
+    assert protected == [True]

@@ -164,6 +164,7 @@ class Writer:
         if request.error is not None:
             raise request.error
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Make the transactions, until `close` is called and nothing is pending."""
         try:
