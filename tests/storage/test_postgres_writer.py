@@ -256,8 +256,10 @@ async def test_writers_that_are_done_do_not_wait_for_the_lock_of_the_next_transa
             nursery.start_soon(write, "b")
             nursery.start_soon(write, "c")
             await begun.wait()
-            await until(lambda: ends)
-            go_on.set()
+            try:
+                await until(lambda: ends)
+            finally:
+                go_on.set()
         assert set(await names(store)) == {"a", "b", "c"}
 
 
