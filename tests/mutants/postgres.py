@@ -144,8 +144,8 @@ POSTGRES_MUTANTS = (
         _WRITER,
         "        self._store.check_reached(revision)\n",
         "",
-        _FAULTS,
-        _SESSIONS,
+        "storage/test_postgres_restored.py",
+        "before_it_knows",
     ),
     Mutant(
         "each engine begins a session on a restarted server",

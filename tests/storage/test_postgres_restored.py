@@ -106,6 +106,33 @@ async def test_engine_that_has_not_seen_the_lost_commits_begins_a_session(
         assert "lost" not in await names(store)
 
 
+async def test_engine_that_has_seen_lost_commits_writes_nothing_before_it_knows(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another engine has begun the session meanwhile. What this one would write rests on what is lost."""
+    url = postgres.new_url()
+    usual, goes_on, late = Follower._catch_up, trio.Event(), list[object]()
+
+    async def catch_up(self: Follower, connection: object) -> bool:
+        if self._session in late:
+            await goes_on.wait()
+        return await usual(self, connection)  # type: ignore[arg-type]  # it passes what it gets
+
+    monkeypatch.setattr(Follower, "_catch_up", catch_up)
+    async with PostgresBackend(url) as store, PostgresBackend(url) as other:
+        late.append(store._use())
+        restoring = undone(postgres, url.partition("schema=")[2])
+        next(restoring)
+        for name in ("lost", "lost too", "lost as well"):
+            await put(store, thing(name))
+        for _ in restoring:
+            pass
+        await write(other, "a")
+        await refused(Unavailable, put(store, thing("b")), "a commit that rests on lost commits")
+        assert await names(other) == ["a"]
+        goes_on.set()
+
+
 async def test_store_whose_row_is_away_ends_no_engine(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
