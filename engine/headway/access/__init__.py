@@ -50,11 +50,15 @@ if TYPE_CHECKING:
     from headway.access._document import entry as entry
     from headway.access._document import load_access as load_access
     from headway.access._document import read_access as read_access
+    from headway.access._id_token import check_id_token as check_id_token
     from headway.access._issuers import ALGORITHMS as ALGORITHMS
     from headway.access._issuers import Binding as Binding
     from headway.access._issuers import Issuer as Issuer
     from headway.access._jwks import Keys as Keys
     from headway.access._jwks import read_keys as read_keys
+    from headway.access._jwt_text import JwtRefused as JwtRefused
+    from headway.access._jwt_text import looks_like_jwt as looks_like_jwt
+    from headway.access._jwt_text import parsed as parsed
     from headway.access._key_sources import keep_keys as keep_keys
     from headway.access._serving import start_guard as start_guard
 
@@ -62,8 +66,10 @@ if TYPE_CHECKING:
 _LATER = {
     "_document": "add_token entry load_access read_access",
     "_serving": "start_guard",
+    "_id_token": "check_id_token",
     "_issuers": "ALGORITHMS Binding Issuer",
     "_jwks": "Keys read_keys",
+    "_jwt_text": "JwtRefused looks_like_jwt parsed",
     "_key_sources": "keep_keys",
 }
 
