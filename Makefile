@@ -61,8 +61,8 @@ wide: .venv/ready any-etcd any-go any-node ## the same with more: every store by
 	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
 	  --timeout 400 -o stacks_after=0 --hypothesis-seed=$(or $(SEED),1)
 
-browser: .venv/ready ## the live page in the Chromium of the system (PICTURES=1: also the pictures of its guide)
-	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -n 2 --dist worksteal -m browser --timeout 600 -o stacks_after=0 tests/page
+browser: .venv/ready ## the live page and a login in the Chromium of the system (PICTURES=1: also the pictures of its guide)
+	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -n 2 --dist worksteal -m browser --timeout 600 -o stacks_after=0 tests/page tests/cli/test_person_login.py
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \

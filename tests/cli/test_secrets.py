@@ -211,6 +211,8 @@ WITHOUT = {
     "graph",
     "kubernetes",
     "leases",
+    "login",
+    "logout",
     "new",
     "pause",
     "resume",
@@ -221,6 +223,7 @@ WITHOUT = {
     "work",
     "token",
     "top",
+    "whoami",
 }
 # A backup and a copy are the store itself, with everything in it.
 STORES = {"backup", "restore", "store"}

@@ -15,7 +15,7 @@ from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.test_serve_forward import run_command
 from tests.helpers.secret_files import write_secret
 
-NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
+NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token, or use headway login"
 POLICIES = """\
 policies:
   - name: readers

@@ -14,6 +14,7 @@ from headway.cli._running import run
 from headway.cli._target import Target, current_target
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, Unauthenticated, Unavailable
+from headway.login import kept_fresh
 from headway.resource import DescribedTopic, Registry, rebuild, types_pb
 from headway.rpc import (
     Channel,
@@ -30,7 +31,7 @@ from headway.rpc import (
 
 Given = ParamSpec("Given")
 
-NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
+NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token, or use headway login"
 """The advice for a user who was denied access without a token."""
 
 _REMEDIES = {
@@ -89,7 +90,7 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
         timeout=target.timeout,
         insecure=target.insecure,
     )
-    async with opened as channel:
+    async with kept_fresh(target.token), opened as channel:
         metadata = token_metadata(target.token) or {}
         description = await _described(channel, target, metadata)
         registry, topics = rebuild(description)

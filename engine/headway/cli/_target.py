@@ -42,8 +42,8 @@ class Target:
 
     @functools.cached_property
     def token(self) -> Token:
-        """The token, or an empty string if there is none. Raises Usage."""
-        return given_token(self.given, self.token_text, self.token_path)
+        """The token, or an empty string if there is none: the given one, or the login for this server. Raises Usage."""
+        return given_token(self.given, self.token_text, self.token_path) or kept_token(self.server)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context, or None for a connection without TLS. Raises Usage."""
@@ -103,6 +103,20 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
     except InvalidArgument as error:
         raise Usage(str(error)) from error
     return token
+
+
+def kept_token(server: str) -> Token:
+    """Return the token of the login for a server, or an empty string if there is none. `kept_fresh` renews it."""
+    # Imported here, because completion of commands needs no login.
+    from headway.login import KeptLogins, RenewedToken
+
+    place = KeptLogins().of(server)
+    if not place.exists():
+        return ""
+    try:
+        return RenewedToken(place)
+    except InvalidArgument as error:
+        raise Usage(f"the login for {server}: {error}") from error
 
 
 def tls_context(

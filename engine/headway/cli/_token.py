@@ -11,10 +11,13 @@ import trio
 
 from headway.access import Authorizer, Identity, add_token, entry, keep_keys, load_access, new_token
 from headway.base import read_secret
+from headway.cli._connection import NO_TOKEN
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import fail_by, run
+from headway.cli._target import Target
 from headway.errors import DeclarationError, HeadwayError, InvalidArgument, ManifestError, PermissionDenied
 from headway.events import IssuerFailed
+from headway.login import kept_fresh
 from headway.rpc import TOKEN_HEADER
 
 _SPAN = re.compile(r"([1-9][0-9]{0,8})([smhd])\Z")
@@ -23,7 +26,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 @click.group()
 def token() -> None:
-    """Create tokens for the file of `serve --access`, and check tokens and JWTs."""
+    """Create tokens for the file of `serve --access`, check tokens and JWTs, and show the token of your login."""
 
 
 @token.command()
@@ -96,6 +99,24 @@ def check(file: str, access: str) -> None:
         _show(identity)
 
     run(checked)
+
+
+@token.command()
+@click.pass_obj
+def show(target: Target) -> None:
+    """Print the token that commands for --server send, renewed if it is due: that of your login, or the given one.
+
+    The form of the live page takes it, and so does the header of a program such as curl. Whoever has it is you.
+    """
+
+    async def shown() -> None:
+        given = target.token
+        if not given:
+            fail(Exit.REFUSED, f"Error: {NO_TOKEN}")
+        async with kept_fresh(given):
+            click.echo(given if isinstance(given, str) else given())
+
+    run(shown)
 
 
 def _show(identity: Identity) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from headway.controller import App
 from headway.engine import Engine, Timing, open_workers
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
+from headway.login import kept_fresh
 from headway.rpc import addresses
 from headway.why import answering
 
@@ -59,8 +60,9 @@ def work(target: Target, app: str, server: str | None, options: ProcessOptions, 
     tls, token = target.context(), target.token
     apps = apps_with_work(app)
 
-    def opened(report: Report) -> AbstractAsyncContextManager[Engine]:
-        return open_workers(
+    @asynccontextmanager
+    async def opened(report: Report) -> AsyncIterator[Engine]:
+        workers = open_workers(
             target.server,
             *apps,
             process=options.process,
@@ -73,6 +75,8 @@ def work(target: Target, app: str, server: str | None, options: ProcessOptions, 
             gc_freeze=options.gc_freeze,
             journal=options.journal,
         )
+        async with kept_fresh(token), workers as engine:
+            yield engine
 
     working = partial(work_for, target.server, opened, options)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
