@@ -85,7 +85,7 @@ class People:
     async def log_in(self) -> None:
         """Log in, with a browser that is a program."""
         process, url = await self.begin_login()
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=True) as browser:
+        async with httpx.AsyncClient(trust_env=False, follow_redirects=True, timeout=60) as browser:
             answer = await browser.post(url, data={"user": USER, "password": PASSWORD})
         assert "You are logged in" in answer.text
         await self.ended(process)
