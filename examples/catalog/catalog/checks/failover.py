@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from catalog.checks import values
 from catalog.checks.faults import Faults
-from catalog.checks.services import SERVICE_NAME
+from catalog.checks.references import complete, service_reference
 from catalog.messages import ComputedFailoverPolicy, FailoverConfig, FailoverDestination, FailoverPolicy
 from catalog.ports import is_empty
-from headway import Reference, Resource, Scope
-from headway.resource import pb, quoted, tenancy_within, type_name
+from headway import Resource
+from headway.resource import quoted
 
 
 def fill_in(resource: Resource[FailoverPolicy]) -> None:
@@ -21,11 +21,7 @@ def fill_in(resource: Resource[FailoverPolicy]) -> None:
     data.port_configs = {key: config for key, config in data.port_configs.items() if not is_empty(config)}
     for config in (data.config, *data.port_configs.values()):
         for destination in config.destinations if config is not None else ():
-            if destination.ref is not None:
-                given = destination.ref.tenancy or pb.Tenancy()
-                parent = (id.partition, id.namespace)
-                partition, namespace = tenancy_within(Scope.NAMESPACE, (given.partition, given.namespace), parent)
-                destination.ref.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
+            complete(destination.ref, id)
 
 
 def policy(resource: Resource[FailoverPolicy]) -> Faults:
@@ -70,28 +66,8 @@ def _config(path: str, config: FailoverConfig, *, is_general: bool) -> Faults:
 
 
 def _destination(path: str, given: FailoverDestination, *, is_general: bool) -> Faults:
-    yield from service_reference(f"{path}.ref", given.ref)
+    yield from service_reference(f"{path}.ref", given.ref, "takes over")
     if given.port and is_general:
         yield f"{path}.port {quoted(given.port)} is only for a configuration of one port: leave it out"
     elif given.port:
         yield from values.port_id(f"{path}.port", given.port)
-
-
-def service_reference(path: str, given: Reference | None) -> Faults:
-    """Yield the faults of a complete reference to a service of this cluster."""
-    if given is None:
-        yield f"{path} is required: the service that takes over"
-        return
-    if type_name(given.type) != SERVICE_NAME:
-        yield f"{path}.type {type_name(given.type)} must be {SERVICE_NAME}"
-        return
-    if given.section:
-        yield f"{path}.section {quoted(given.section)} must be empty: the whole service takes over"
-    if given.tenancy is None:
-        yield f"{path}.tenancy is required"
-    else:
-        for unit in ("partition", "namespace"):
-            if not getattr(given.tenancy, unit):
-                yield f"{path}.tenancy.{unit} is empty: give its name, such as 'default'"
-    if not given.name:
-        yield f"{path}.name is required, such as 'api'"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from catalog.checks.references import service_id
 from catalog.checks.services import SERVICE_NAME
 from catalog.checks.workloads import NODE_NAME, WORKLOAD_NAME
 from catalog.messages import (
@@ -73,10 +74,7 @@ def failover(verb: Verb, resource: Resource[FailoverPolicy] | Resource[ComputedF
     if verb == "write":
         for each in destinations(resource.data.config, resource.data.port_configs):
             if each.ref is not None:
-                tenancy, id = each.ref.tenancy, resource.id
-                given = (tenancy.partition, tenancy.namespace) if tenancy is not None else ("", "")
-                partition, namespace = tenancy_within(Scope.NAMESPACE, given, (id.partition, id.namespace))
-                yield Need("read", ResourceId(SERVICE_NAME, each.ref.name, partition, namespace))
+                yield Need("read", service_id(each.ref, resource.id))
 
 
 def traffic_permissions(verb: Verb, resource: Resource[TrafficPermissions]) -> Iterator[Need]:
