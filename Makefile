@@ -41,11 +41,11 @@ help: ## show this list
 ##@ Every day
 setup: .venv/ready ## make .venv and install everything into it
 
-.venv/ready: pyproject.toml examples/catalog/pyproject.toml
+.venv/ready: pyproject.toml examples/catalog/pyproject.toml examples/mesh/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --editable examples/catalog --group dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --editable examples/catalog --editable examples/mesh --group dev
 	@touch $@
 
 run: .venv/ready ## the main example: keep a fleet of real processes as declared (Ctrl-C stops it, FOR=20 stops it after 20 s)

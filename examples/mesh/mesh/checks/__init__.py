@@ -1,0 +1,1 @@
+"""The validation and the defaults of each type."""

@@ -1,0 +1,58 @@
+"""The rules for durations, patterns and shares, and for what this mesh leaves out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import re2
+
+from catalog.checks.faults import Faults
+from headway.resource import quoted
+
+LONGEST_PATTERN: Final = 1024
+"""The most characters of a pattern. Each request is compared with the whole of it."""
+_HIGHEST_SHARE: Final = (1 << 32) - 1
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+def duration(path: str, value: datetime.timedelta | None) -> Faults:
+    """A duration that is not negative is required, if there is one."""
+    if value is not None and value < datetime.timedelta():
+        yield f"{path} {value.total_seconds()}s must be >= 0s"
+
+
+def pattern(path: str, value: str) -> Faults:
+    """A pattern that a proxy can compile is required."""
+    if not value:
+        yield f"{path} is empty: give a pattern, such as '/v[0-9]+/.*'"
+    elif len(value) > LONGEST_PATTERN:
+        yield f"{path} has {len(value)} characters: a pattern has at most {LONGEST_PATTERN}"
+    elif problem := _problem(value):
+        yield f"{path} {quoted(value)} is not a pattern of RE2: {problem}"
+
+
+@lru_cache(maxsize=256)
+def _problem(value: str) -> str:
+    try:
+        re2.compile(value, _OPTIONS)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    return ""
+
+
+def shares(path: str, weights: Sequence[int]) -> Faults:
+    """Weights of which a proxy can make shares are required, if there are several."""
+    if len(weights) > 1 and not 1 <= sum(weights) <= _HIGHEST_SHARE:
+        yield f"{path}: the weights have the sum {sum(weights)}, which must be from 1 to {_HIGHEST_SHARE}"
+
+
+def absent(path: str, value: object) -> Faults:
+    """Nothing is allowed here: this mesh has no such feature."""
+    # A message with default values is present, so only None and empty scalars are absent.
+    if value is not None and value != "" and value != 0 and value != []:
+        yield f"{path} is not supported: leave it out"
