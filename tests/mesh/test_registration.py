@@ -11,7 +11,6 @@ import headway
 import mesh
 from headway import ResourceType, Scope
 from headway.errors import InvalidArgument
-from headway.resource import is_builtin
 from mesh import types
 
 SERVED = {
@@ -26,7 +25,7 @@ SERVED = {
     "ComputedRoutes",
     "ProxyStateTemplate",
 }
-TYPES: list[ResourceType[Any]] = [each for each in mesh.app.registry if not is_builtin(each)]
+TYPES: list[ResourceType[Any]] = [each for each in mesh.app.registry if each.name.group == "mesh"]
 
 
 def test_app_serves_these_types_and_no_others() -> None:

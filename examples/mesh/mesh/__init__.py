@@ -3,7 +3,10 @@
 messages      the messages, with Consul's names and numbers
 checks        the validation and the defaults of each type
 types         the types
+routing       the routing of a service, as plain functions
+controllers   one controller a module
 """
 
+from mesh import controllers as controllers
 from mesh import types as types
 from mesh.application import app as app

@@ -355,7 +355,7 @@ class QueryParameterMatch:
 
 @message(name=f"{_PACKAGE}.RouteMatch")
 class RouteMatch:
-    """Conditions on a request, all of which it meets."""
+    """Conditions on a request. It must meet all of them."""
 
     path_match: PathMatch | None = field(1)
     header_matches: list[HeaderMatch] = field(2)
@@ -544,7 +544,7 @@ class FailoverGroupConfig:
 
 @message(name=f"{_PACKAGE}.FailoverGroup")
 class FailoverGroup:
-    """Groups of endpoints, each of which stands in for those before it."""
+    """Groups of endpoints, in order. Each stands in for those before it."""
 
     endpoint_groups: list[EndpointGroup] = field(1)
     config: FailoverGroupConfig | None = field(2)

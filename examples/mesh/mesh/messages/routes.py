@@ -95,7 +95,7 @@ class HTTPQueryParamMatch:
 
 @message(name=f"{_PACKAGE}.HTTPRouteMatch")
 class HTTPRouteMatch:
-    """Conditions on a request, all of which it meets."""
+    """Conditions on a request. It must meet all of them."""
 
     path: HTTPPathMatch | None = field(1)
     headers: list[HTTPHeaderMatch] = field(2)
@@ -203,7 +203,7 @@ class GRPCHeaderMatch:
 
 @message(name=f"{_PACKAGE}.GRPCRouteMatch")
 class GRPCRouteMatch:
-    """Conditions on a gRPC call, all of which it meets."""
+    """Conditions on a gRPC call. It must meet all of them."""
 
     method: GRPCMethodMatch | None = field(1)
     headers: list[GRPCHeaderMatch] = field(2)
