@@ -273,9 +273,10 @@ def policy(name: str, **ports: int) -> Resource[DestinationPolicy]:
     return DESTINATION_POLICY.new(name, DestinationPolicy(port_configs=configs))
 
 
-def test_failover_adds_targets_that_stand_in() -> None:
+@pytest.mark.parametrize("names", [("api", "a"), ("a", "api")])
+def test_failover_adds_targets_that_stand_in(names: tuple[str, str]) -> None:
     """RT-15 and RT-16: scenario 10. A destination that cannot be reached is left out, and a direct one stays direct."""
-    rule = to_http("api", "a")
+    rule = to_http(*names)
     config = port(
         named("api"),
         named("a"),
