@@ -13,13 +13,13 @@ from mesh.checks.routes import Route
 from mesh.messages import TCPRoute
 from mesh.routing.view import View
 
-_TIME = 10
+CREATED = 10
 """The characters of a uid that say when the resource was created."""
 
 
 def precedence(route: headway.Resource[Any]) -> tuple[str, str, str, str]:
     """Return the key by which routes are ordered: the oldest first. A change of a route does not move it."""
-    return (route.uid[:_TIME], route.id.namespace, route.name, route.id.type.kind)
+    return (route.uid[:CREATED], route.id.namespace, route.name, route.id.type.kind)
 
 
 def mesh_port_of(service: Service | None) -> str:
