@@ -33,7 +33,7 @@ NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster test-postgres test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers bench-kube-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster test-postgres test-envoy test-kube h2spec load prove soak world runs mutants crash lint type check bench bench-peers bench-kube-peers etcd any-etcd kube any-kube go-programs any-go any-node schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, c
 test-postgres: .venv/ready ## a real PostgreSQL and its replica killed, frozen, cut off and swapped, under engines (FOR=600 SEED=2: random faults alone)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
 	  $(BIN)/pytest -m postgres -o stacks_after=0 $(if $(FOR)$(SEED),tests/postgres/test_faults.py,tests/postgres)
+
+test-envoy: .venv/ready ## a stock Envoy, configured by the xDS server of examples/mesh while it answers requests
+	timeout 600 $(BIN)/pytest -n 2 -m envoy --timeout 120 -o stacks_after=0 tests/mesh/xds
 
 test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go (FOR=600 SEED=2: random faults alone)
 	$(if $(FOR),HEADWAY_KUBE_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_KUBE_SEED=$(SEED)) \
@@ -265,8 +268,9 @@ $(NODE_TOOLS): tests/node/package.json
 	npm install --prefix .venv/node --silent --no-audit --no-fund --no-package-lock
 	@touch $@
 
-schema: .venv/ready ## schema/*.proto -> engine/headway/_gen
+schema: .venv/ready ## schema/*.proto -> engine/headway/_gen, and the messages of xDS for examples/mesh
 	$(BIN)/python schema/generate.py engine/headway/_gen
+	$(BIN)/python examples/mesh/mesh/xds/schema/generate.py examples/mesh/mesh/xds/generated
 
 schema-check: .venv/ready ## fail when the generated code is out of date
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BIN)/python schema/generate.py "$$fresh" && \

@@ -1,0 +1,85 @@
+"""The file with which an Envoy starts, and from which it finds this server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_HTTP2 = {
+    "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {
+            "http2_protocol_options": {"connection_keepalive": {"interval": "30s", "timeout": "10s"}}
+        },
+    }
+}
+
+
+def bootstrap(
+    node: str,
+    address: str,
+    *,
+    token: str | None = None,
+    admin: str = "127.0.0.1:0",
+    cluster: str = "headway",
+    metadata: Mapping[str, str] | None = None,
+    authority: str | None = None,
+) -> dict[str, Any]:
+    """Return an Envoy's bootstrap, to be written as JSON.
+
+    Args:
+        node: the proxy's name, which the server gets as ``node.id``.
+        address: the server's address, such as ``127.0.0.1:9000``.
+        token: sent with the stream. The file then holds it in clear: give it mode 0600.
+        admin: the address of Envoy's admin interface. Port 0 takes a free one.
+        cluster: the proxy's group.
+        metadata: more about the proxy, such as its namespace.
+        authority: a file with the certificate of the authority that has signed the server's. None for plain text.
+    """
+    control: dict[str, Any] = {
+        "name": "control",
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "typed_extension_protocol_options": _HTTP2,
+        "load_assignment": {
+            "cluster_name": "control",
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address("address", address)}}]}],
+        },
+    }
+    if authority is not None:
+        control["transport_socket"] = {
+            "name": "tls",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+                "common_tls_context": {
+                    "alpn_protocols": ["h2"],
+                    "validation_context": {"trusted_ca": {"filename": authority}},
+                },
+            },
+        }
+    service: dict[str, Any] = {"envoy_grpc": {"cluster_name": "control"}}
+    if token is not None:
+        service["initial_metadata"] = [{"key": "x-consul-token", "value": token}]
+    over_ads = {"ads": {}, "resource_api_version": "V3"}
+    return {
+        "node": {"id": node, "cluster": cluster, "metadata": dict(metadata or {})},
+        "admin": {"address": _address("admin", admin)},
+        "dynamic_resources": {
+            "ads_config": {
+                "api_type": "DELTA_GRPC",
+                "transport_api_version": "V3",
+                "grpc_services": [service],
+                "set_node_on_first_message_only": True,
+            },
+            "lds_config": over_ads,
+            "cds_config": over_ads,
+        },
+        "static_resources": {"clusters": [control]},
+    }
+
+
+def _address(field: str, given: str) -> dict[str, Any]:
+    host, colon, port = given.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{field}: {given!r} is not a host and a port, such as 127.0.0.1:9000")
+    return {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}}
