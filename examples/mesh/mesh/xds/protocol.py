@@ -32,6 +32,8 @@ MOST_BYTES = 1 << 20
 
 _LONGEST_WORDS = 4096
 _ABSENT = ""
+# The proxy may have applied a part of a rejected response. No version is equal to this.
+_UNKNOWN = "?"
 _KINDS = {each.value: each for each in Kind}
 # The types that a proxy asks for as a whole. A state-of-the-world response has all of them.
 _WHOLE = (Kind.CLUSTER, Kind.LISTENER)
@@ -269,17 +271,13 @@ class _Stream:
         """Note that the proxy has accepted the response in flight, or rejected it."""
         done, state.in_flight, state.dirty = state.in_flight, None, True
         assert done is not None
-        asked = state.names
-        for name in done.removed:
-            if name in asked:
-                state.known[name] = _ABSENT
-            else:
-                state.known.pop(name, None)
+        # Without anything else in it, a removal that is rejected would be so again.
+        if words is None or not done.upserts:
+            self._note_removed(state, done.removed)
         state.whole = done.whole
-        if words is None:
-            for name, each in done.upserts.items():
-                if state.wildcard or name in asked:
-                    state.known[name] = each.version
+        for name, each in done.upserts.items():
+            if state.wildcard or name in state.names:
+                state.known[name] = each.version if words is None else _UNKNOWN
         if words is not None:
             self.note_rejected(state, done)
         self._warm(kind, state, done, rejected=words is not None)
@@ -288,7 +286,15 @@ class _Stream:
         versions = {name: each.version for name, each in done.upserts.items()}
         return Rejection(kind, versions, words[:_LONGEST_WORDS])
 
+    def _note_removed(self, state: _Type, names: Iterable[str]) -> None:
+        for name in names:
+            if name in state.names:
+                state.known[name] = _ABSENT
+            else:
+                state.known.pop(name, None)
+
     def note_rejected(self, state: _Type, done: _InFlight) -> None:
+        """Note the versions that are not to be sent again."""
         state.rejected.update({name: each.version for name, each in done.upserts.items()})
 
     def _warm(self, kind: Kind, state: _Type, done: _InFlight, *, rejected: bool) -> None:
@@ -362,6 +368,7 @@ class DeltaStream(_Stream):
         state.again |= asked - {"*"}
 
     def note_rejected(self, state: _Type, done: _InFlight) -> None:
+        """Send them one by one, unless it was only one."""
         if len(done.upserts) > 1:
             state.singly += [name for name in done.upserts if name not in state.singly]
         else:

@@ -1,0 +1,138 @@
+"""The service admits, tells apart and bounds the streams of proxies."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from headway.api import Call
+from headway.errors import InvalidArgument, PermissionDenied, RateLimited, Unauthenticated
+from mesh.xds import AdsService, Kind, Limits, Snapshot, Snapshots
+from mesh.xds import messages as m
+from tests.mesh.xds.builders import cluster
+from tests.mesh.xds.real_envoy import nobody
+
+
+class Proxy:
+    """A proxy's end of a stream: what it sends, and what it gets."""
+
+    def __init__(self, node: str = "web") -> None:
+        self.send, self.requests = trio.open_memory_channel[m.DeltaDiscoveryRequest](10)
+        self.got: list[object] = []
+        self.answered = trio.Event()
+        if node:
+            self.send.send_nowait(m.DeltaDiscoveryRequest(node=m.Node(id=node), type_url=Kind.CLUSTER.value))
+
+    async def recv_message(self) -> m.DeltaDiscoveryRequest | None:
+        try:
+            return await self.requests.receive()
+        except trio.EndOfChannel:
+            return None
+
+    async def send_message(self, message: object) -> None:
+        await trio.lowlevel.checkpoint()
+        self.got.append(message)
+        self.answered.set()
+
+
+async def test_stream_without_a_node_is_refused() -> None:
+    """The error names the field."""
+    proxy = Proxy("")
+    proxy.send.send_nowait(m.DeltaDiscoveryRequest(type_url=Kind.CLUSTER.value))
+    with pytest.raises(InvalidArgument, match=r"node\.id: missing"):
+        await AdsService(Snapshots(), nobody).delta(Call(), proxy)
+
+
+async def test_silent_stream_ends(autojump_clock: trio.testing.MockClock) -> None:
+    """It would hold a place for nothing."""
+    with pytest.raises(InvalidArgument, match="within 15 s"):
+        await AdsService(Snapshots(), nobody).delta(Call(), Proxy(""))
+    assert trio.current_time() >= 15
+
+
+async def test_caller_that_may_not_be_the_node_gets_nothing() -> None:
+    """Nothing of another's configuration, which may hold keys."""
+
+    async def refuse(_: Call, node: m.Node) -> None:
+        await trio.lowlevel.checkpoint()
+        raise PermissionDenied(f"identity:write on {node.id}: permission denied")
+
+    source, proxy = Snapshots(), Proxy()
+    source["web"] = Snapshot([cluster("a")])
+    with pytest.raises(PermissionDenied):
+        await AdsService(source, refuse).delta(Call(), proxy)
+    assert proxy.got == []
+    assert source.streams("web") == 0
+
+
+async def test_revoked_caller_loses_its_stream(autojump_clock: trio.testing.MockClock) -> None:
+    """An idle stream is checked again, too."""
+    asked = 0
+
+    async def once(_: Call, __: m.Node) -> None:
+        nonlocal asked
+        await trio.lowlevel.checkpoint()
+        asked += 1
+        if asked > 1:
+            raise Unauthenticated("the token was deleted")
+
+    with pytest.raises(Unauthenticated):
+        await AdsService(Snapshots(), once).delta(Call(), Proxy())
+    assert trio.current_time() >= 300
+
+
+async def test_streams_beyond_the_limit_are_refused() -> None:
+    """With a time to try again, elsewhere."""
+    service = AdsService(Snapshots(), nobody, Limits(streams=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.delta, Call(), Proxy())
+        await trio.testing.wait_all_tasks_blocked()
+        assert service.open_streams == 1
+        with pytest.raises(RateLimited, match="1 streams are open"):
+            await service.delta(Call(), Proxy())
+        nursery.cancel_scope.cancel()
+    assert service.open_streams == 0
+
+
+async def test_end_of_an_old_stream_leaves_the_new_one_its_snapshots() -> None:
+    """A proxy may connect anew before the end of its last stream is known."""
+    source = Snapshots()
+    service = AdsService(source, nobody)
+    old, new = Proxy(), Proxy()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.delta, Call(), old)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(service.delta, Call(), new)
+        await trio.testing.wait_all_tasks_blocked()
+        old.send.close()
+        await trio.testing.wait_all_tasks_blocked()
+        source["web"] = Snapshot([cluster("a")])
+        await new.answered.wait()
+        assert old.got == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_thousands_that_reconnect_are_opened_a_few_at_a_time() -> None:
+    """The others wait, and are not refused."""
+    most = now = 0
+
+    async def slow(_: Call, __: m.Node) -> None:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await trio.testing.wait_all_tasks_blocked()
+        now -= 1
+
+    source = Snapshots()
+    proxies = [Proxy(str(each)) for each in range(200)]
+    for each in range(200):
+        source[str(each)] = Snapshot([cluster("a")])
+    service = AdsService(source, slow, Limits(opening=8))
+    async with trio.open_nursery() as nursery:
+        for proxy in proxies:
+            nursery.start_soon(service.delta, Call(), proxy)
+        for proxy in proxies:
+            await proxy.answered.wait()
+        nursery.cancel_scope.cancel()
+    assert most == 8
