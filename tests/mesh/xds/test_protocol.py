@@ -138,6 +138,39 @@ def test_cluster_is_removed_after_the_route_that_used_it() -> None:
     assert exchange(stream) == [(C, ["b"], []), (E, ["b"], []), (R, ["r"], []), (C, [], ["a"]), (E, [], ["a"])]
 
 
+def test_route_waits_for_a_new_cluster_that_waits_for_the_answer_to_a_removal() -> None:
+    """The response in flight is one of clusters, so the new cluster is not sent yet."""
+    stream = connected(*ALL, cluster("b"), endpoints("b", 2))
+    stream.publish(Snapshot(ALL))
+    sent = stream.take()
+    assert sent is not None
+    assert (sent.kind, sent.removed) == (C, ("b",))
+    stream.publish(Snapshot([*ALL[:3], cluster("c"), route("r", {"c": 1})]))
+    assert stream.take() is None
+    stream.request(accept(sent))
+    assert names(stream.take()) == ["c"]
+
+
+def test_endpoints_sent_before_a_changed_cluster_do_not_warm_it() -> None:
+    """The proxy has used them for the old one."""
+    stream = connected(*ALL)
+    stream.publish(Snapshot([ALL[0], endpoints("a", 2), *ALL[2:]]))
+    before = stream.take()
+    stream.publish(Snapshot([cluster("a", 2), endpoints("a", 2), ALL[2], route("r", {"a": 2})]))
+    changed = stream.take()
+    assert before is not None
+    assert changed is not None
+    assert (before.kind, changed.kind) == (E, C)
+    stream.request(accept(changed))
+    stream.request(accept(before))
+    again = stream.take()
+    assert again is not None
+    assert again.kind is E
+    assert stream.take() is None
+    stream.request(accept(again))
+    assert exchange(stream) == [(R, ["r"], [])]
+
+
 def test_cluster_stays_while_the_route_is_rejected() -> None:
     """The proxy still uses the old route."""
     stream = connected(*ALL)
