@@ -14,8 +14,10 @@ STEADY = Sample(60e6, 80_000, 108, 20, 2, 0.04, 0.002, 0.01)
 
 
 @pytest.mark.wide
-async def test_steady_load_does_not_drift() -> None:
+async def test_steady_load_does_not_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory, objects, tasks, files, the pauses of the collector, and the latency of reconciles: see `samples.py`."""
+    # The turns of resources are remembered for five minutes, and this load lasts some seconds.
+    monkeypatch.setattr("headway.fights._turns.GAP", 1.0)
     rounds, load = 36, Load()
     samples = await soaked(load, store_of("memory", ""), rounds, rate=0)
     assert len(samples) == rounds
