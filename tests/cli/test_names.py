@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import trio
 
 from headway import kubernetes
 from headway.cli._exits import Usage
 from headway.cli._names import find_type
+from headway.client import WatchStream
 from headway.controller import App
+from headway.resource import Bookmark
 from tests.cli.terminal import Terminal
 
 UNITS = "type: tenancy.v1.Namespace\nname: lab\n---\ntype: staff.v1.Team\nname: core\nnamespace: lab\n"
@@ -55,4 +60,26 @@ async def test_unknown_namespace_is_named_before_a_wait_for_what_is_in_it(headwa
     following = headway.start(*command.split(), "-n", "labs")
     assert (await following.errors.line()).startswith("Note: namespace 'labs' not found")
     assert following.returncode is None
+    following.scope.cancel()
+
+
+async def test_watch_names_an_unknown_namespace_once(headway: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report of progress is no reason to say it again."""
+    reports, reported = trio.open_memory_channel[None](10)
+    feed = WatchStream._feed
+
+    def fed(stream: WatchStream[Any], item: object) -> None:
+        feed(stream, item)
+        if isinstance(item, Bookmark):
+            reports.send_nowait(None)
+
+    monkeypatch.setattr(WatchStream, "_feed", fed)
+    following = headway.start("watch", "team", "-n", "labs")
+    await following.errors.line()
+    with trio.fail_after(20):
+        for number in range(2):
+            # Changes of another type cause a report. When the second one comes, the first was handled.
+            await headway("apply", "-f", "-", stdin=f"type: tenancy.v1.Namespace\nname: other-{number}\n")
+            await reported.receive()
+    assert following.stderr.count("Note: ") == 1
     following.scope.cancel()

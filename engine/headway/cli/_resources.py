@@ -29,7 +29,7 @@ from headway.cli._output import (
     warn_undecodable,
 )
 from headway.cli._waiting import wait_for
-from headway.client import Deleted, Subject, Upserted
+from headway.client import Deleted, SnapshotEnd, Subject, Upserted
 from headway.errors import HeadwayError, StoreChanged
 from headway.protobuf import redacted
 from headway.resource import DescribedTopic, Resource, readable_time, redacted_resource
@@ -113,7 +113,7 @@ async def watch(
                 click.echo(say(happened, event.resource))
             elif isinstance(event, Deleted):
                 click.echo(say("deleted", event.resource))
-            else:
+            elif isinstance(event, SnapshotEnd):
                 happened = "stored"
                 if empty:
                     await note_missing_unit(connection.client, partition, namespace)
