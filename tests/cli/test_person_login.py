@@ -226,7 +226,7 @@ async def test_interrupted_login_leaves_nothing(people: People) -> None:
 
     assert people.files() == []
     callback = httpx.URL(url).params["redirect_uri"]
-    async with httpx.AsyncClient(trust_env=False) as browser:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as browser:
         with pytest.raises(httpx.ConnectError):
             await browser.get(callback)
 

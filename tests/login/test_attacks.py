@@ -35,7 +35,7 @@ def parameters(url: str) -> dict[str, str]:
 
 async def log_in(url: str) -> httpx.Response:
     """Do what the browser of a person does, and return the last page."""
-    async with httpx.AsyncClient(trust_env=False, follow_redirects=True) as browser:
+    async with httpx.AsyncClient(trust_env=False, follow_redirects=True, timeout=60) as browser:
         assert "<form" in (await browser.get(url)).text
         return await browser.post(url, data={"user": USER, "password": PASSWORD})
 
@@ -164,7 +164,7 @@ async def test_code_of_another_login_is_refused_by_the_verifier(provider: OidcPr
     stolen: list[str] = []
 
     async def keep(url: str) -> None:
-        async with httpx.AsyncClient(trust_env=False) as browser:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as browser:
             answer = await browser.post(url, data={"user": USER, "password": PASSWORD})
         stolen.append(parameters(answer.headers["location"])["code"])
         await log_in(url)
@@ -174,7 +174,7 @@ async def test_code_of_another_login_is_refused_by_the_verifier(provider: OidcPr
     async def inject(url: str) -> None:
         given = parameters(url)
         query = {"code": stolen[0], "state": given["state"], "iss": provider.url}
-        async with httpx.AsyncClient(trust_env=False) as browser:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as browser:
             await browser.get(f"{given['redirect_uri']}?{urlencode(query)}")
 
     assert "invalid_grant" in str(await refused(provider, inject))
@@ -189,7 +189,7 @@ async def test_requests_that_are_not_the_answer_change_nothing(provider: OidcPro
         back, state = given["redirect_uri"], given["state"]
         base = back.removesuffix("/callback")
         right = urlencode({"code": "x", "state": state, "iss": provider.url})
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             for each in (
                 http.get(f"{back}?code=x&state=forged"),
                 http.get(f"{back}?code=x"),
@@ -216,7 +216,7 @@ async def test_answer_counts_once(provider: OidcProvider) -> None:
 
     async def browser(url: str) -> None:
         given = parameters(url)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             answer = await http.post(url, data={"user": USER, "password": PASSWORD})
             pages.append((await http.get(answer.headers["location"])).text)
             again = urlencode({"code": "x", "state": given["state"], "iss": provider.url})
@@ -232,7 +232,7 @@ async def test_answer_with_a_parameter_twice_is_refused(provider: OidcProvider) 
     async def browser(url: str) -> None:
         given = parameters(url)
         pairs = [("code", "x"), ("code", "y"), ("state", given["state"]), ("iss", provider.url)]
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             await http.get(f"{given['redirect_uri']}?{urlencode(pairs)}")
 
     assert "a parameter twice" in str(await refused(provider, browser))
