@@ -180,6 +180,19 @@ async def test_code_of_another_login_is_refused_by_the_verifier(provider: OidcPr
     assert "invalid_grant" in str(await refused(provider, inject))
 
 
+async def test_target_that_is_no_url_ends_no_login(provider: OidcProvider) -> None:
+    """Any page, and any process of this machine, may send one to the callback."""
+
+    async def browser(url: str) -> None:
+        port = int(parameters(url)["redirect_uri"].split(":")[2].split("/")[0])
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(b"GET //[ HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % port)
+            assert b" 400 " in await stream.receive_some(4096)
+        await log_in(url)
+
+    await logged_in(provider, browser)
+
+
 async def test_requests_that_are_not_the_answer_change_nothing(provider: OidcProvider) -> None:
     """A forged state, an answer by POST, another path or host, a redirect: the login still succeeds after them."""
     statuses: list[int] = []

@@ -54,7 +54,11 @@ class Callback:
 
     def take(self, method: bytes, host: str, target: str) -> tuple[int, str]:
         """Return the status and the text for a request. The first one with the right state is the answer."""
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            # Such as "//[": any page may send it.
+            return 400, _OTHER
         # A page of another site reaches this port by a name of its own (DNS rebinding), and has another Host.
         if method != b"GET" or host != self._host or parts.path != PATH or self._answered.is_set():
             return 404, _OTHER
