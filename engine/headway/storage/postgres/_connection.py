@@ -41,8 +41,8 @@ class Connection:
     """A connection that waits on Trio. One task uses it at a time.
 
     Each call is a pipeline of statements with a Sync at its end. psycopg's own pipelines have a Flush behind that,
-    which would stop the clock of idle_in_transaction_session_timeout. And they take five times the processor time:
-    a write is some statements.
+    which would stop the clock of idle_in_transaction_session_timeout. With its
+    cursors, they took a third of the processor time of a write.
 
     Args:
         pgconn: the open connection.
