@@ -6,16 +6,20 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from html import escape
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import h11
+import httpx
 import trio
+import trustme
 
 from tests.helpers.login_issuer import RSA_KEY, jwks, public_jwk, signed
 
@@ -41,8 +45,8 @@ class OidcProvider:
         secrets: every secret that it has given out.
     """
 
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, port: int, scheme: str = "http") -> None:
+        self.url = f"{scheme}://127.0.0.1:{port}"
         self.life = 3600.0
         self.claims: dict[str, Any] = {}
         self.header: dict[str, Any] = {}
@@ -174,7 +178,7 @@ class OidcProvider:
                 return self.tokens()
         return _json({"error": "unsupported_grant_type"}, 400)
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.abc.Stream) -> None:
         """Answer one request of a connection."""
         connection = h11.Connection(h11.SERVER)
         method = target = ""
@@ -198,7 +202,7 @@ class OidcProvider:
                 return
 
     async def _reply(
-        self, connection: h11.Connection, stream: trio.SocketStream, method: str, target: str, body: bytes
+        self, connection: h11.Connection, stream: trio.abc.Stream, method: str, target: str, body: bytes
     ) -> None:
         status, headers, data = self.answer(method, target, body)
         path = urlsplit(target).path
@@ -215,14 +219,32 @@ class OidcProvider:
 
 
 @asynccontextmanager
-async def serving_provider() -> AsyncIterator[OidcProvider]:
-    """Run an issuer while the block runs."""
+async def serving_provider(authority: Path | None = None) -> AsyncIterator[OidcProvider]:
+    """Run an issuer while the block runs.
+
+    Args:
+        authority: where to write the authority of its certificate; None for one without TLS.
+    """
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    provider = OidcProvider(listener.socket.getsockname()[1])
+    port = listener.socket.getsockname()[1]
+    provider = OidcProvider(port)
+    listeners: list[trio.abc.Listener[Any]] = [listener]
+    if authority is not None:
+        ca, tls = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        ca.issue_cert("127.0.0.1").configure_cert(tls)
+        await trio.Path(authority).write_bytes(ca.cert_pem.bytes())
+        provider = OidcProvider(port, "https")
+        listeners = [trio.SSLListener(listener, tls, https_compatible=True)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, provider.serve, [listener])
+        nursery.start_soon(trio.serve_listeners, provider.serve, listeners)
         yield provider
         nursery.cancel_scope.cancel()
+
+
+def http_client(*, follow_redirects: bool = True, authority: Path | None = None) -> httpx.AsyncClient:
+    """Return what stands for a browser. It waits as long as a busy machine may need."""
+    trusted = ssl.create_default_context(cafile=authority)
+    return httpx.AsyncClient(trust_env=False, follow_redirects=follow_redirects, timeout=60, verify=trusted)
 
 
 def _json(found: Any, status: int = 200) -> Reply:

@@ -16,11 +16,11 @@ from headway.errors import HeadwayError, InvalidArgument, Unauthenticated, Unava
 from headway.login import KeptLogin, Request, by_browser, by_device, discovered, open_asker
 from headway.login._provider import check_url
 from tests.helpers.login_issuer import part, signed
-from tests.helpers.oidc_provider import PASSWORD, USER, OidcProvider, serving_provider
+from tests.helpers.oidc_provider import PASSWORD, USER, OidcProvider, http_client, serving_provider
 
 OTHER_KEY = rsa.generate_private_key(65537, 2048)
-ASKED = Request("127.0.0.1:7070", patience=20)
-PATIENCE = 20
+ASKED = Request("127.0.0.1:7070", patience=60)
+PATIENCE = 60
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def parameters(url: str) -> dict[str, str]:
 
 async def log_in(url: str) -> httpx.Response:
     """Do what the browser of a person does, and return the last page."""
-    async with httpx.AsyncClient(trust_env=False, follow_redirects=True, timeout=60) as browser:
+    async with http_client() as browser:
         assert "<form" in (await browser.get(url)).text
         return await browser.post(url, data={"user": USER, "password": PASSWORD})
 
@@ -106,6 +106,7 @@ def with_another_key(header: Any, payload: Any) -> str:
         ({"claims": {"iss": "https://evil.example.com"}}, "its issuer 'https://evil.example.com'"),
         ({"claims": {"exp": 1}}, "it has expired"),
         ({"claims": {"exp": None}}, "exp"),
+        ({"claims": {"exp": 10**400}}, "is not a time in seconds"),
         ({"claims": {"nbf": 2**33}}, "not"),
         ({"claims": {"sub": None}}, "its sub must be"),
     ],
@@ -164,7 +165,7 @@ async def test_code_of_another_login_is_refused_by_the_verifier(provider: OidcPr
     stolen: list[str] = []
 
     async def keep(url: str) -> None:
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as browser:
+        async with http_client(follow_redirects=False) as browser:
             answer = await browser.post(url, data={"user": USER, "password": PASSWORD})
         stolen.append(parameters(answer.headers["location"])["code"])
         await log_in(url)
@@ -174,7 +175,7 @@ async def test_code_of_another_login_is_refused_by_the_verifier(provider: OidcPr
     async def inject(url: str) -> None:
         given = parameters(url)
         query = {"code": stolen[0], "state": given["state"], "iss": provider.url}
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as browser:
+        async with http_client(follow_redirects=False) as browser:
             await browser.get(f"{given['redirect_uri']}?{urlencode(query)}")
 
     assert "invalid_grant" in str(await refused(provider, inject))
@@ -202,7 +203,7 @@ async def test_requests_that_are_not_the_answer_change_nothing(provider: OidcPro
         back, state = given["redirect_uri"], given["state"]
         base = back.removesuffix("/callback")
         right = urlencode({"code": "x", "state": state, "iss": provider.url})
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        async with http_client(follow_redirects=False) as http:
             for each in (
                 http.get(f"{back}?code=x&state=forged"),
                 http.get(f"{back}?code=x"),
@@ -210,6 +211,8 @@ async def test_requests_that_are_not_the_answer_change_nothing(provider: OidcPro
                 http.post(f"{back}?{right}"),
                 http.get(f"{base}/?{right}"),
                 http.get(f"{base}//evil.example.com/%2e%2e?{right}"),
+                http.get(f"{base}//[", extensions={"target": b"//["}),
+                http.get(base, extensions={"target": b"http://[/"}),
                 http.get(f"{back}?{right}", headers={"host": "evil.example.com"}),
                 http.get(f"{back}?next=https://evil.example.com&state=forged"),
             ):
@@ -229,7 +232,7 @@ async def test_answer_counts_once(provider: OidcProvider) -> None:
 
     async def browser(url: str) -> None:
         given = parameters(url)
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        async with http_client(follow_redirects=False) as http:
             answer = await http.post(url, data={"user": USER, "password": PASSWORD})
             pages.append((await http.get(answer.headers["location"])).text)
             again = urlencode({"code": "x", "state": given["state"], "iss": provider.url})
@@ -245,7 +248,7 @@ async def test_answer_with_a_parameter_twice_is_refused(provider: OidcProvider) 
     async def browser(url: str) -> None:
         given = parameters(url)
         pairs = [("code", "x"), ("code", "y"), ("state", given["state"]), ("iss", provider.url)]
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        async with http_client(follow_redirects=False) as http:
             await http.get(f"{given['redirect_uri']}?{urlencode(pairs)}")
 
     assert "a parameter twice" in str(await refused(provider, browser))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 import trio
 
+from headway.cli._exits import Usage
+from headway.cli._target import kept_token
 from headway.errors import InvalidArgument, Unauthenticated, Unavailable
 from headway.login import KeptLogin, KeptLogins, Place, RenewedToken, kept_fresh
 from tests.helpers.oidc_provider import OidcProvider, serving_provider
@@ -163,6 +166,73 @@ def test_login_whose_keyring_has_lost_it_is_refused(keyring: Keyring, place: Pla
 
     with pytest.raises(InvalidArgument, match="headway logout"):
         place.read()
+
+
+@pytest.mark.parametrize("does", ["get_password", "set_password", "delete_password"])
+def test_keyring_that_fails_is_an_error_without_its_words(
+    does: str, keyring: Keyring, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A locked one raises an error of its own."""
+    place.write(login())
+
+    def locked(*_: str) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(keyring, does, locked)
+    with pytest.raises(Unavailable, match="keyring cannot be used: RuntimeError: unlock it") as raised:
+        {"get_password": place.read, "set_password": lambda: place.write(login()), "delete_password": place.forget}[
+            does
+        ]()
+    assert "a secret" not in str(raised.value)
+
+
+def test_command_says_that_the_keyring_is_locked(
+    keyring: Keyring, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(login())
+
+    def locked(*_: str) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(keyring, "get_password", locked)
+    with pytest.raises(Usage, match=f"the login for {SERVER}: the system's keyring cannot be used"):
+        kept_token(SERVER)
+
+
+def test_remains_of_a_killed_process_are_replaced_and_removed(place: Place) -> None:
+    place.write(login())
+    beside = place.path.with_suffix(".new")
+    beside.write_text("a.secret.token")
+    place.write(login())
+    assert not beside.exists()
+    beside.write_text("a.secret.token")
+    place.forget()
+    assert not beside.exists()
+
+
+def test_folder_that_cannot_be_made_is_an_error(tmp_path: Path, place: Place) -> None:
+    (tmp_path / "headway").write_text("")
+
+    with pytest.raises(Unavailable, match=r"cannot be kept in .*: Not a directory: make it writable"):
+        place.write(login())
+
+
+async def test_refresh_token_is_spent_only_if_the_next_can_be_kept(
+    provider: OidcProvider, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a keyring that has been locked."""
+    place.write(login(provider, left=-1))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(Unavailable, match="No space left on device"):
+            await RenewedToken(place).renew_if_due()
+    assert provider.asked["refresh_token"] == 0
+
+    await RenewedToken(place).renew_if_due()
 
 
 async def test_token_that_expires_soon_is_renewed(provider: OidcProvider, place: Place) -> None:

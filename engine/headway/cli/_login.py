@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from headway.base import block_nursery
+from headway.base import block_nursery, plain
 from headway.cli._connection import open_connection
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # The variables that say where a window can be opened.
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _MOST_TYPES = 20
+# The year 9999, the last one of `datetime`.
+_LATEST = 253_370_764_800.0
 
 
 @click.command()
@@ -76,13 +78,17 @@ def login(
         place = KeptLogins().of(target.server)
         async with open_asker(path) as asker:
             provider = await discovered(asker, issuer)
+            async with place.locked():
+                # A folder that cannot be written is an error before the person has logged in.
+                pass
             # By itself, the device flow is chosen only where no browser can show the URL.
             by_code = device or (provider.device != "" and not no_browser and not _has_browser())
             made = await (_by_device if by_code else _by_browser)(asker, provider, asked, no_browser)
             async with place.locked():
                 place.write(made)
         renewed = "" if made.refresh_token else "; the issuer gave nothing to renew it"
-        click.echo(f"logged in to {target.server} as {made.subject} until {_clock(made.expires_at)}{renewed}")
+        who = f"{target.server} as {plain(made.subject)}"
+        click.echo(f"logged in to {who} until {_clock(made.expires_at)}{renewed}")
 
     run(logged_in)
 
@@ -126,7 +132,7 @@ def whoami(target: Target, output: str) -> None:
         click.echo(f"server   {target.server}")
         for name in ("subject", "issuer", "groups"):
             if value := found.get(name):
-                click.echo(f"{name:<8} {', '.join(value) if isinstance(value, list) else value}")
+                click.echo(f"{name:<8} {plain(', '.join(value) if isinstance(value, list) else value)}")
         if expires := found.get("expires_at"):
             click.echo(f"until    {_clock(expires)}{' (then renewed)' if found.get('renewed') else ''}")
         types = found["types"]
@@ -226,7 +232,7 @@ async def _forget(place: Place) -> str:
         except HeadwayError as error:
             problem = f"{login.issuer} has not revoked the login, which is forgotten here: {error}"
         place.forget()
-    click.echo(f"{'revoked and forgotten' if revoked else 'forgotten'}: {login.subject} at {login.server}")
+    click.echo(f"{'revoked and forgotten' if revoked else 'forgotten'}: {plain(login.subject)} at {login.server}")
     return problem
 
 
@@ -253,5 +259,6 @@ def _check_server(target: Target) -> None:
 
 
 def _clock(seconds: float) -> str:
+    seconds = min(seconds, _LATEST)
     day = "%H:%M:%S" if seconds - time.time() < 86_400 else "%Y-%m-%d %H:%M:%S"
     return datetime.fromtimestamp(seconds).astimezone().strftime(day)

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from headway.cli._exits import Usage
-from headway.errors import InvalidArgument
+from headway.errors import InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     import ssl
@@ -115,7 +115,7 @@ def kept_token(server: str) -> Token:
         return ""
     try:
         return RenewedToken(place)
-    except InvalidArgument as error:
+    except (InvalidArgument, Unavailable) as error:
         raise Usage(f"the login for {server}: {error}") from error
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,12 @@ class Place:
         return self.path.exists()
 
     def read(self) -> KeptLogin:
-        """Return the login. Raises InvalidArgument if it cannot be used; its message says how to get a new one."""
+        """Return the login.
+
+        Raises:
+            InvalidArgument: it cannot be used. The message says how to get a new one.
+            Unavailable: the keyring that has its secrets does not give them.
+        """
         try:
             return _parsed(read_secret(self.path), self.path.stem)
         except PermissionError as error:
@@ -77,37 +82,57 @@ class Place:
             raise InvalidArgument(f"{self.path} does not contain a login that can be read: {again}") from None
 
     def write(self, login: KeptLogin) -> None:
-        """Replace the login, so that at no time a part of it can be read."""
+        """Replace the login, so that at no time a part of it can be read. Raises Unavailable if it cannot be kept.
+
+        The caller has the lock.
+        """
         stored: dict[str, Any] = asdict(login)
-        keyring = _keyring()
-        if keyring is not None:
-            secrets = json.dumps({name: stored.pop(name) for name in _SECRETS})
-            keyring.set_password(_KEYRING, self.path.stem, secrets)
-            stored["keyring"] = True
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = f"{self.path}.new-{os.getpid()}"
-        try:
-            with open(create_private(beside), "w", encoding="utf-8") as file:
-                json.dump(stored, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        with _using_keyring() as keyring:
+            if keyring is not None:
+                secrets = json.dumps({name: stored.pop(name) for name in _SECRETS})
+                keyring.set_password(_KEYRING, self.path.stem, secrets)
+                stored["keyring"] = True
+        with self._folder():
+            # A process that was killed may have left one, with secrets.
+            self._beside.unlink(missing_ok=True)
+            try:
+                with open(create_private(str(self._beside)), "w", encoding="utf-8") as file:
+                    json.dump(stored, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(self._beside, self.path)
+            except BaseException:
+                self._beside.unlink(missing_ok=True)
+                raise
 
     def forget(self) -> None:
-        """Remove the login, even one that cannot be read."""
-        self.path.unlink(missing_ok=True)
-        keyring = _keyring()
-        if keyring is not None and keyring.get_password(_KEYRING, self.path.stem) is not None:
-            keyring.delete_password(_KEYRING, self.path.stem)
+        """Remove the login, even one that cannot be read. Raises Unavailable if it cannot be removed."""
+        with self._folder():
+            self.path.unlink(missing_ok=True)
+            self._beside.unlink(missing_ok=True)
+        with _using_keyring() as keyring:
+            if keyring is not None and keyring.get_password(_KEYRING, self.path.stem) is not None:
+                keyring.delete_password(_KEYRING, self.path.stem)
+
+    @property
+    def _beside(self) -> Path:
+        return self.path.with_suffix(".new")
+
+    @contextmanager
+    def _folder(self) -> Iterator[None]:
+        """Make the folder. Raises Unavailable if that, or something in the block, cannot be done with a file."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield
+        except OSError as error:
+            why = f"{error.strerror or error}: make it writable, or set XDG_STATE_HOME to another folder"
+            raise Unavailable(f"logins cannot be kept in {self.path.parent}: {why}") from None
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
         """Keep other processes from renewing the login while the block runs. Raises Unavailable after a minute."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self._folder():
+            descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             deadline = trio.current_time() + _LOCK_PATIENCE
             while True:
@@ -150,8 +175,8 @@ def _parsed(text: str, name: str) -> KeptLogin:
     if not isinstance(stored, dict):
         raise ValueError("no object")
     if stored.pop("keyring", False):
-        keyring = _keyring()
-        secrets = None if keyring is None else keyring.get_password(_KEYRING, name)
+        with _using_keyring() as keyring:
+            secrets = None if keyring is None else keyring.get_password(_KEYRING, name)
         if secrets is None:
             raise ValueError("the keyring does not have it")
         stored.update(json.loads(secrets))
@@ -161,17 +186,28 @@ def _parsed(text: str, name: str) -> KeptLogin:
     for each in ("obtained_at", "expires_at"):
         if not isinstance(stored[each], int | float) or not math.isfinite(stored[each]):
             raise ValueError("a time")
-    if not all(isinstance(stored[each], str) for each in ("server", "issuer", "client", "subject", *_SECRETS)):
+    if not all(
+        isinstance(stored[each], str) for each in ("server", "issuer", "client", "authority", "subject", *_SECRETS)
+    ):
         raise ValueError("a text")
     return KeptLogin(**stored)
 
 
-def _keyring() -> Any:
-    """Return the system's keyring, or None if there is none that this program can use."""
+@contextmanager
+def _using_keyring() -> Iterator[Any]:
+    """Yield the system's keyring, or None if there is none that this program can use.
+
+    Raises Unavailable if the block, which only uses the keyring, fails: it may be locked.
+    """
     try:
         import keyring
         import keyring.backends.fail
     except ImportError:
-        return None
-    found = keyring.get_keyring()
-    return None if isinstance(found, keyring.backends.fail.Keyring) or found.priority <= 0 else found
+        yield None
+        return
+    try:
+        found = keyring.get_keyring()
+        yield None if isinstance(found, keyring.backends.fail.Keyring) or found.priority <= 0 else found
+    except Exception as error:  # noqa: BLE001  # backends raise errors of their own, whose texts could have a secret
+        why = f"{type(error).__name__}: unlock it, or set PYTHON_KEYRING_BACKEND=keyring.backends.null.Keyring"
+        raise Unavailable(f"the system's keyring cannot be used: {why}") from None

@@ -88,7 +88,7 @@ class Asker:
         except trio.TooSlowError:
             raise Unavailable(f"{url}: no complete answer within {TIMEOUT:g} s") from None
         except httpx.HTTPError as error:
-            raise Unavailable(f"{url}: {plain(str(error))[:_LONGEST_TEXT] or type(error).__name__}") from None
+            raise Unavailable(f"{url}: {_failure(error)}") from None
         try:
             found = json.loads(received.decode())
         except (ValueError, RecursionError):
@@ -176,6 +176,17 @@ def refusal(answer: Mapping[str, Any], *, otherwise: str) -> str:
     code, text = answer.get("error"), answer.get("error_description")
     shown = [plain(each)[:_LONGEST_TEXT] for each in (code, text) if isinstance(each, str) and each]
     return ": ".join(shown) or otherwise
+
+
+def _failure(error: httpx.HTTPError) -> str:
+    # Upon a failure of TLS, the text of httpx is empty.
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = cause.verify_message.rstrip(".")
+            return f"its certificate is not trusted ({why}): give the file of its authority with --authority"
+        cause = cause.__cause__ or cause.__context__
+    return plain(str(error))[:_LONGEST_TEXT] or type(error).__name__
 
 
 def _refusal(answer: Mapping[str, Any] | None) -> str:

@@ -99,6 +99,8 @@ async def _renewed(place: Place) -> KeptLogin:
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "client_id": login.client}
             # Each step is bounded. Between the answer and the file, a Ctrl-C would lose the only valid refresh token.
             with trio.CancelScope(shield=True):
+                # A refresh token is spent only if its successor can be kept.
+                place.write(login)
                 status, answer = await asker.post(provider.token, form)
                 if status != 200 or "error" in answer:
                     raise Unauthenticated(f"{login.issuer} does not renew the login: {again}")
