@@ -44,7 +44,7 @@ def alone(*controllers: str) -> headway.App:
     """Return an app with the types of the catalog and the mesh, and these controllers of them."""
     app = headway.App("mesh")
     for type in {each.name: each for each in (*catalog.app.registry, *mesh.app.registry)}.values():
-        if type.name.group in ("catalog", "mesh"):
+        if type.name.group in ("auth", "catalog", "mesh"):
             app.add_type(type)
     app.controllers = {name: (catalog.app.controllers | mesh.app.controllers)[name] for name in controllers}
     return app

@@ -4,6 +4,7 @@ messages      the messages, with Consul's names and numbers
 checks        the validation and the defaults of each type
 types         the types
 routing       the routing of a service, as plain functions
+proxies       the template of a proxy, as plain functions
 explicit      the destinations of a workload, as plain functions
 controllers   one controller a module
 """

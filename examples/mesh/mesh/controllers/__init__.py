@@ -3,3 +3,4 @@
 from mesh.controllers import explicit_destinations as explicit_destinations
 from mesh.controllers import proxy_configuration as proxy_configuration
 from mesh.controllers import routes as routes
+from mesh.controllers import sidecar_proxy as sidecar_proxy

@@ -178,7 +178,10 @@ class InboundMeshMTLS:
 
 @message(name=f"{_PACKAGE}.MeshOutboundValidationContext")
 class MeshOutboundValidationContext:
-    """The trust bundle and the identities that certificates of servers are checked with."""
+    """The trust bundle and the identities that certificates of servers are checked with.
+
+    Without identities, no server is trusted.
+    """
 
     trust_bundle_peer_name_key: str = field(1)
     spiffe_ids: list[str] = field(2)
