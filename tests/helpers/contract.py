@@ -61,6 +61,8 @@ class Witness:
         self.reconciles: list[Seen] = []
         self._completed: list[Seen] = []
         self.broken: list[str] = []
+        # The revision up to which earlier processes wrote.
+        self._inherited = 0
         # The starting revision of the present run, and of the first one that began in this process.
         self.started = self.began = 0
         # The highest revision that any type of the present run showed when it was primed.
@@ -135,7 +137,7 @@ class Witness:
         self._held_earlier.clear()
         self.reconciles.clear()
         self._completed.clear()
-        self.lost, self.began = None, 0
+        self.lost, self.began, self._inherited = None, 0, 0
 
     def _highest_primed(self, begun: RunStarted) -> int:
         """Return the highest revision of the types of a run that has just begun, as they were primed for it."""
@@ -148,6 +150,7 @@ class Witness:
         """Note that the process has ended. The next one knows only what the store has (C6)."""
         assert not self._running, f"C7, C10: {self._running} go on after the end of the engine"
         self.began, self.process_from = 0, len(self.events)
+        self._inherited = self.store.position.revision if self.lost is None else self.lost.head
         self._owed.clear()
         self._held_earlier |= self._held
         self._held.clear()
@@ -296,6 +299,9 @@ class Witness:
     def _shows_own_writes(self, kind: Kind, held: Mapping[Key, int], except_for: Container[Key], honest: bool) -> None:
         for key, revision, there in self._acknowledged(kind):
             if key in except_for:
+                continue
+            if not honest and revision <= self._inherited:
+                # Only a stream brings the writes of an earlier process, and a false bookmark may come before them.
                 continue
             version = held.get(key, 0)
             if there:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from headway.errors import StoreChanged, StoreRolledBack
-from headway.events import DeletionsUnknown, RunEnded, WatchAdded
+from headway.events import BookmarkRefused, DeletionsUnknown, RunEnded, WatchAdded
 from headway.testing import Fault
 from tests.helpers.restorable import Backup
 from tests.helpers.run_machine import RunMachine, RunOverNetworkMachine
@@ -27,6 +27,25 @@ def test_state_that_was_over_before_the_first_run_began_needs_no_reconcile() -> 
     changed = [commit.revision for commit in machine.store.commits if commit.key[2] == "m3"]
     assert machine.witness.began < changed[0]
     assert {seen.name for seen in machine.witness.reconciles} >= {"a", "c"}
+
+
+def test_false_bookmark_may_come_before_a_write_of_an_earlier_process() -> None:
+    """The first process wrote a summary twice. A replica with the first state alone primes the second (seed 335)."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.change([("member", "a", "m3")], on=True)
+    machine.pass_time(2.0)
+    written = [commit.revision for commit in machine.store.commits if commit.kind == machine.pools.summary.kind]
+    replica = Behind(written[-2], "stands still")
+    machine.restart(
+        begin=([], [], [replica]), converges=False, crashes=False, down=[], gone="", meanwhile=[], seconds=2.0
+    )
+    machine.lie(kind=2, name="a", member="m3", seconds=1.0)
+    machine.pass_time(40.0)
+    assert machine.witness.events_of(BookmarkRefused)
+    machine.nothing_is_broken()
+    machine.teardown()
 
 
 @pytest.mark.parametrize("new_id", [False, True])
