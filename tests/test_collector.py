@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -212,6 +213,26 @@ async def test_collector_that_the_program_manages_itself_is_left_to_it(how: str,
         assert gc.isenabled() is (how == "frozen")
         assert is_frozen() is (how == "frozen")
         assert gc.get_threshold() == USUAL
+
+
+async def test_frozen_program_is_looked_at_once(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look traverses all objects, and each controller would have one when it starts."""
+    it = Pass()
+    looks = 0
+
+    def look(of: Callable[[], list[Any]] = gc.get_objects) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        return of()
+
+    async with it.filled() as store:
+        gc.freeze()
+        monkeypatch.setattr(gc, "get_objects", look)
+        for _ in range(2):
+            async with headway.open_engine(store, it.app, report=ignore) as engine:
+                await engine.wait_idle()
+                await later(autojump_clock, 1)
+    assert looks <= 1
 
 
 async def test_thresholds_that_the_program_sets_meanwhile_remain(autojump_clock: MockClock) -> None:

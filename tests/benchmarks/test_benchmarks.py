@@ -35,7 +35,9 @@ FULL_ONLY = {
 
 SERVERS = ("etcd", "postgres")
 
-WIDE = {"share", "journal", "postgres_prime", "postgres_fanout", "flat_10k", "controllers_50", "dns_change", "flat"} | {
+WIDE = {
+    *("share", "journal", "flat_10k", "controllers_50", "dns_change", "flat", "call_update"),
+    *("etcd_prime", "etcd_fanout", "etcd_memory", "postgres_prime", "postgres_fanout"),
     *(each.name for each in importing.ROWS),
 }
 WIDE |= {

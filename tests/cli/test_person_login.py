@@ -285,6 +285,7 @@ async def test_issuer_with_a_certificate_of_its_own_needs_its_authority(start: S
         assert (await people.run("logout"))[1].startswith("revoked and forgotten: ada")
 
 
+@pytest.mark.wide
 async def test_work_goes_on_when_its_token_is_renewed(people: People, tmp_path: Path) -> None:
     """A worker's streams resume, and it reconciles with the new token."""
     people.provider.life = 8
@@ -340,6 +341,7 @@ async def test_nothing_secret_is_in_the_list_of_processes(people: People) -> Non
         assert "verifier" not in url
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("types", ["team,account"])
 async def test_watch_goes_on_when_its_token_is_renewed(people: People, types: str, tmp_path: Path) -> None:
     """The server ends the stream of an expired token. The watch resumes with the new one."""

@@ -45,6 +45,8 @@ class _Collector:
         self._usual = 0
         self._set = 0
         self._frozen = False
+        # The number of frozen objects when the program was seen to have frozen its own.
+        self._of_program = 0
 
     def enter(self) -> None:
         """Begin to use the collector."""
@@ -79,13 +81,23 @@ class _Collector:
         # After so many collections of young objects, Python would have made a full one if it had been allowed to.
         if gc.get_count()[2] <= self._usual or not gc.isenabled():
             return
-        # `gc.freeze` would have frozen this object too. The number of frozen objects doesn't show it: Python 3.12 has
-        # hundreds.
-        if self._frozen or any(each is sys.modules for each in gc.get_objects()):
+        if self._frozen or not self._program_froze():
             if collect:
                 gc.collect()
             gc.freeze()
             self._frozen = True
+
+    def _program_froze(self) -> bool:
+        """Return True if the program has frozen objects itself."""
+        # The number alone doesn't show it: Python 3.12 has hundreds. It falls as such objects are freed, and to nearly
+        # nothing when the program unfreezes them. Until then the answer stays, because each look traverses all objects.
+        number = gc.get_freeze_count()
+        if not 0 < self._of_program < 2 * number:
+            # `gc.freeze` would have frozen this object too.
+            if any(each is sys.modules for each in gc.get_objects()):
+                return False
+            self._of_program = number
+        return True
 
     def _change(self, threshold: int) -> None:
         """Set the threshold of full collections, unless the program has set another one meanwhile."""
