@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from asyncio import sslproto
 from importlib.metadata import version
 from typing import Any
@@ -13,6 +14,10 @@ from grpclib import config, events, metadata, protocol, server
 from h2 import config as config_of_h2
 from h2 import connection, frame_buffer, settings, stream, windows
 from hyperframe.frame import GoAwayFrame
+
+from headway.rpc import WireLimits
+from headway.rpc.http2._frames import FrameAccount
+from headway.rpc.http2._h2 import CountingH2, h2_configuration
 
 
 def parameters(function: Any) -> list[str]:
@@ -118,6 +123,8 @@ def test_functions_have_the_expected_parameters(function: Any, expected: list[st
         (stream.H2StreamStateMachine.response_sent, ["headers_sent", "trailers_sent"]),
         (stream.H2StreamStateMachine.send_end_stream, ["stream_closed_by", "SEND_END_STREAM"]),
         (protocol.EventsProcessor.__init__, ["processors", "streams"]),
+        (settings.Settings.__init__, ["_settings"]),
+        (settings.Settings.acknowledge, ["_settings", "popleft"]),
         (server.Stream.__init__, ["_stream", "_method_name", "_cardinality", "_recv_type", "metadata", "peer"]),
         (server.Stream.send_initial_metadata, ["_send_initial_metadata_done"]),
         (server.Stream.send_message, ["_send_message_done"]),
@@ -144,6 +151,22 @@ def test_h2_keeps_an_unknown_setting() -> None:
     client.receive_data(b"\0\0\6\4\0\0\0\0\0" + body)
     assert client.remote_settings.get(0xF048) == 1000
     assert settings.Settings(initial_values={}).get(0xF048) is None
+
+
+def test_settings_of_a_connection_take_little_memory() -> None:
+    """A server has 14 of them for each connection, and h2 has 760 bytes for each."""
+    limits = WireLimits()
+    h2 = CountingH2(h2_configuration(client_side=False), limits, FrameAccount(limits, 0.0, client_side=False))
+    client = connection.H2Connection()
+    client.initiate_connection()
+    h2.receive_data(client.data_to_send())
+    client.receive_data(h2.data_to_send())
+    h2.receive_data(client.data_to_send())
+    assert h2.remote_settings.max_concurrent_streams == client.local_settings.max_concurrent_streams == 100
+    assert h2.local_settings.max_header_list_size == limits.header_size
+    for each in (h2.local_settings, h2.remote_settings):
+        assert len(each) == 7
+        assert max(map(sys.getsizeof, each._settings.values())) < 200
 
 
 def test_connection_close_closes_the_replaced_transport() -> None:
