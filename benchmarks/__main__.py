@@ -53,6 +53,7 @@ from benchmarks import (
     wire,
     work,
     write,
+    xds,
 )
 from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, measured_on, write_results
 
@@ -77,6 +78,7 @@ SCENARIOS = {
         *http.ROWS,
         *catalog.ROWS,
         *catalog_dns.ROWS,
+        *xds.ROWS,
         *GROWTH,
     )
 }

@@ -14,12 +14,12 @@ import trio
 
 import headway
 from benchmarks._catalog import service_name
+from benchmarks._process import READY
 from catalog import app
 from catalog.dns import Responder, Source
 from catalog.dns.zone import INDEXES, WATCHES
 from catalog.types import SERVICE
 
-READY = "ready"
 WINDOW = 20
 _LOOK = 0.001
 

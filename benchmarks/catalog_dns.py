@@ -17,21 +17,18 @@ from __future__ import annotations
 
 import random
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from pathlib import Path
 
 import dnslib
 import trio
 
 import headway
 from benchmarks._catalog import check, filled, percentile, service_name, workload_name
-from benchmarks._dns_process import READY
 from benchmarks._harness import Row, Scenario, collected, interleaved
+from benchmarks._process import running
 from catalog import app
 from catalog.dns import DNSServer, Responder, Source
 from catalog.dns.zone import INDEXES, WATCHES
@@ -166,7 +163,10 @@ async def _changes(services: int) -> float:
     number = min(_CHANGES, services)
     begun: dict[int, float] = {}
     taken: list[float] = []
-    async with _catalog(services, _EACH) as (engine, address), _arrivals(address, number) as arrivals:
+    async with (
+        _catalog(services, _EACH) as (engine, address),
+        running("_dns_process", address, str(number)) as arrivals,
+    ):
         async with trio.open_nursery() as nursery:
             first = trio.current_time()
             for change in range(number):
@@ -179,31 +179,6 @@ async def _changes(services: int) -> float:
             taken.append(float(arrived) - begun[int(service)])
     assert len(taken) == number
     return percentile(taken, 99)
-
-
-@asynccontextmanager
-async def _arrivals(address: str, number: int) -> AsyncIterator[AsyncIterator[str]]:
-    """Run the process of the DNS server. Yields its lines, when it is ready."""
-    command = [sys.executable, "-m", "benchmarks._dns_process", address, str(number)]
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
-    try:
-        assert process.stdout is not None
-        lines = _lines(process.stdout)
-        assert await anext(lines) == READY
-        yield lines
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-
-
-async def _lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[str]:
-    rest = b""
-    async with stream:
-        async for piece in stream:
-            *whole, rest = (rest + piece).split(b"\n")
-            for line in whole:
-                yield line.decode()
 
 
 ROWS = (

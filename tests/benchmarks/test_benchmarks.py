@@ -38,6 +38,7 @@ SERVERS = ("etcd", "postgres")
 WIDE = {
     *("share", "journal", "flat_10k", "controllers_50", "dns_change", "flat", "call_update"),
     *("etcd_prime", "etcd_fanout", "etcd_memory", "postgres_prime", "postgres_fanout"),
+    *("xds_memory", "xds_push"),
     *(each.name for each in importing.ROWS),
 }
 WIDE |= {
@@ -60,6 +61,7 @@ BYTES = {
     "scope_memory",
     "history_sqlite",
     "history_memory",
+    "xds_memory",
 }
 
 
