@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 import trio.testing
 
 from headway.api import Call
 from headway.errors import InvalidArgument, PermissionDenied, RateLimited, Unauthenticated
-from mesh.xds import AdsService, Kind, Limits, Snapshot, Snapshots
+from mesh.xds import AdsService, Feedback, Kind, Limits, Snapshot, Snapshots
 from mesh.xds import messages as m
+from mesh.xds.service import Publish
 from tests.mesh.xds.builders import cluster
 from tests.mesh.xds.real_envoy import nobody
 
@@ -136,3 +140,56 @@ async def test_thousands_that_reconnect_are_opened_a_few_at_a_time() -> None:
             await proxy.answered.wait()
         nursery.cancel_scope.cancel()
     assert most == 8
+
+
+async def test_source_is_told_when_a_proxy_has_everything() -> None:
+    """After its last answer, and after a snapshot that changes nothing for it."""
+    told = 0
+
+    def synced() -> None:
+        nonlocal told
+        told += 1
+
+    published: list[Publish] = []
+
+    class Told:
+        @asynccontextmanager
+        async def open(self, _: m.Node, publish: Publish) -> AsyncIterator[Feedback]:
+            published.append(publish)
+            publish(Snapshot([cluster("a")]))
+            yield Feedback(synced=synced)
+
+    proxy = Proxy()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(AdsService(Told(), nobody).delta, Call(), proxy)
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == 0
+        proxy.send.send_nowait(m.DeltaDiscoveryRequest(type_url=Kind.CLUSTER.value, response_nonce="00000001"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == 1
+        published[0](Snapshot([cluster("a")]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_revoked_caller_that_never_reads_loses_its_stream(autojump_clock: trio.testing.MockClock) -> None:
+    """It would hold its place, and a response that is not for it any more."""
+    asked = 0
+
+    async def once(_: Call, __: m.Node) -> None:
+        nonlocal asked
+        await trio.lowlevel.checkpoint()
+        asked += 1
+        if asked > 1:
+            raise Unauthenticated("the token was deleted")
+
+    class Deaf(Proxy):
+        async def send_message(self, message: object) -> None:
+            self.got.append(message)
+            await trio.sleep_forever()
+
+    source = Snapshots()
+    source["web"] = Snapshot([cluster("a")])
+    with trio.fail_after(1000), pytest.raises(Unauthenticated):
+        await AdsService(source, once).delta(Call(), Deaf())

@@ -1,4 +1,4 @@
-"""The AggregatedDiscoveryService: two tasks for each stream, one reading and one sending, around the core.
+"""The AggregatedDiscoveryService: for each stream a few tasks around the core.
 
 A `Source` says what each proxy should have. `authenticate` says who a proxy may be.
 """
@@ -55,7 +55,8 @@ class Feedback:
 
     Attributes:
         rejected: called with each response that the proxy has rejected.
-        synced: called when the proxy has accepted or rejected all that it asks for.
+        synced: called when the proxy has accepted or rejected all that it asks for. It may be called again without a
+            change.
     """
 
     rejected: Callable[[Rejection], None] = lambda _: None
@@ -178,7 +179,7 @@ class AdsService(Api, service="envoy.service.discovery.v3.AggregatedDiscoverySer
 
 
 class _Served:
-    """One stream: a task that reads, and one that sends what the core has to send."""
+    """One stream: a task that reads, one that sends what the core has to send, and one that authenticates again."""
 
     __slots__ = ("_call", "_due", "_feedback", "_node", "_service", "_state", "_stream")
 
@@ -211,6 +212,7 @@ class _Served:
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(until_end, self._receive)
+                nursery.start_soon(until_end, self._check)
                 await until_end(self._send)
         if failed:
             raise failed[0]
@@ -225,22 +227,23 @@ class _Served:
             self._due.set()
 
     async def _send(self) -> None:
-        recheck = self._service.limits.recheck
-        again = trio.current_time() + recheck
         while True:
             self._due = trio.Event()
             while (response := self._state.take()) is not None:
                 await self._stream.send_message(Encoded(response.pieces))
-            with trio.move_on_at(again):
-                await self._due.wait()
-            if trio.current_time() >= again:
-                await self._service.check(self._call, self._node)
-                again = trio.current_time() + recheck
+            # Only here: an answer or a snapshot may make something due, until `take` finds that there is nothing.
+            if self._state.synced:
+                self._feedback.synced()
+            await self._due.wait()
+
+    async def _check(self) -> None:
+        # Apart from the sending, which may wait for a proxy that never reads.
+        while True:
+            await trio.sleep(self._service.limits.recheck)
+            await self._service.check(self._call, self._node)
 
     def _take(self, request: Any) -> None:
         # The two variants differ in their requests, and each stream has one of them.
         rejection = self._state.request(request)
         if rejection is not None:
             self._feedback.rejected(rejection)
-        if self._state.synced:
-            self._feedback.synced()
