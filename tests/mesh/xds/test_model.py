@@ -21,11 +21,11 @@ class Envoy:
     """What a proxy has warmed, and what it would answer.
 
     A new or changed cluster is used only once its endpoints have come. The proxy asks for endpoints once,
-    by name. Clusters of the name "bad" are rejected.
+    by name, before or after it accepts the cluster. Clusters of the name "bad" are rejected.
     """
 
-    def __init__(self, *, applies_good: bool) -> None:
-        self.applies_good = applies_good
+    def __init__(self) -> None:
+        self.applies_good = self.asks_first = True
         self.has: dict[Kind, dict[str, str]] = {each: {} for each in (C, E, L, R)}
         self.usable: set[str] = set()
         self.warming: set[str] = set()
@@ -49,6 +49,7 @@ class Envoy:
 
     def receive(self, sent: Response) -> None:
         """Apply a response and answer it."""
+        before = len(self.out)
         bad = [each for each in sent.resources if each.name == "bad"]
         if not bad or self.applies_good:
             for each in sent.resources:
@@ -57,9 +58,8 @@ class Envoy:
             for name in sent.removed:
                 self.remove(sent.kind, name)
         error = m.Status(code=13, message="bad is bad") if bad else None
-        self.out.append(
-            m.DeltaDiscoveryRequest(type_url=sent.kind.value, response_nonce=sent.nonce, error_detail=error)
-        )
+        answer = m.DeltaDiscoveryRequest(type_url=sent.kind.value, response_nonce=sent.nonce, error_detail=error)
+        self.out.insert(len(self.out) if self.asks_first else before, answer)
 
     def apply(self, got: Resource) -> None:
         changed = self.has[got.kind].get(got.name) != got.version
@@ -100,14 +100,14 @@ class Exchange(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.envoy = Envoy(applies_good=True)
+        self.envoy = Envoy()
         self.snapshot: Snapshot | None = None
         self.reconnect()
 
-    @rule(applies_good=st.booleans())
-    def choose(self, applies_good: bool) -> None:
-        """Apply the good part of a rejected response, or nothing of it."""
-        self.envoy.applies_good = applies_good
+    @rule(applies_good=st.booleans(), asks_first=st.booleans())
+    def choose(self, applies_good: bool, asks_first: bool) -> None:
+        """Apply the good part of a rejected response, or nothing of it. Ask before an answer, or after it."""
+        self.envoy.applies_good, self.envoy.asks_first = applies_good, asks_first
 
     @rule(
         versions=st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1),

@@ -9,8 +9,8 @@ Rules:
   changed cluster has what it needs. Clusters are removed after the listeners and routes that may use them, and
   endpoints after the clusters.
 - A changed cluster gets its endpoints again, and a changed listener its routes: the proxy does not ask for them.
-- A rejected version is not sent again. A delta response with several resources is sent again one by one, to find the
-  bad one. A rejected listener or route may still use an old cluster, so no cluster is removed meanwhile.
+- A rejected version is not sent again. A response with several new versions is followed by one for each of them, to
+  find the bad one. A rejected listener or route may still use an old cluster, so no cluster is removed meanwhile.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from mesh.xds.resources import Kind, Need, Resource, Snapshot
 
 MOST_NAMES = 20_000
 """The maximum number of names that a proxy may ask for, of each type."""
+
+MOST_TEXT = 2 << 20
+"""The maximum number of characters of these names and of their versions, together."""
 
 MOST_BYTES = 1 << 20
 """A delta response ends with the resource that exceeds this size. The rest follows in the next one."""
@@ -89,6 +92,7 @@ class _Type:
 
     Attributes:
         wildcard: True if the proxy asks for all resources.
+        by_name: True if the proxy has named anything (state of the world only).
         names: the names that it asks for.
         known: the version of each resource that the proxy has, or an empty text if it knows that there is none.
         again: the names to send even if the proxy has them.
@@ -99,6 +103,7 @@ class _Type:
     """
 
     wildcard: bool = False
+    by_name: bool = False
     names: set[str] = field(default_factory=set)
     known: dict[str, str] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
@@ -153,6 +158,12 @@ class _Type:
             raise InvalidArgument(
                 f"resource names of {kind.value}: {most} names: a proxy may have at most {MOST_NAMES}"
             )
+        text = sum(map(len, self.names)) + sum(len(name) + len(version) for name, version in self.known.items())
+        if text > MOST_TEXT:
+            raise InvalidArgument(
+                f"resource names of {kind.value}: {text} characters with their versions: a proxy may have at most "
+                f"{MOST_TEXT}"
+            )
 
 
 class _Stream:
@@ -180,8 +191,6 @@ class _Stream:
         last, self._snapshot = self._snapshot, snapshot
         for kind, state in self._types.items():
             state.dirty = state.dirty or last is None or last[kind] != snapshot[kind]
-        for name in self._warming.keys() - snapshot[Kind.CLUSTER].keys():
-            del self._warming[name]
 
     def take(self) -> Response | None:
         """Return the next response, or None if nothing may be sent before the next request or snapshot."""
@@ -214,8 +223,10 @@ class _Stream:
         clusters = self._types.get(Kind.CLUSTER)
         if clusters is None or not clusters.wildcard:
             return True
-        # While any response is in flight, even one of removals, a new cluster may be waiting behind it.
-        return not self._warming and clusters.in_flight is None
+        # While any response is in flight, even one of removals, a new cluster may be waiting behind it. A cluster that
+        # is about to be removed warms in vain, but it may return to the snapshot first.
+        group = {} if self._snapshot is None else self._snapshot[Kind.CLUSTER]
+        return clusters.in_flight is None and not (self._warming.keys() & group.keys())
 
     def _settled(self, kind: Kind) -> bool:
         state = self._types.get(kind)
@@ -274,12 +285,14 @@ class _Stream:
         # Without anything else in it, a removal that is rejected would be so again.
         if words is None or not done.upserts:
             self._note_removed(state, done.removed)
-        state.whole = done.whole
-        for name, each in done.upserts.items():
-            if state.wildcard or name in state.names:
-                state.known[name] = each.version if words is None else _UNKNOWN
+            if kind is Kind.CLUSTER:
+                for name in done.removed:
+                    self._warming.pop(name, None)
+            state.whole = done.whole
+        asked = {name: each for name, each in done.upserts.items() if state.wildcard or name in state.names}
+        state.known.update({name: each.version if words is None else _UNKNOWN for name, each in asked.items()})
         if words is not None:
-            self.note_rejected(state, done)
+            self._note_rejected(state, asked)
         self._warm(kind, state, done, rejected=words is not None)
         if words is None:
             return None
@@ -293,9 +306,12 @@ class _Stream:
             else:
                 state.known.pop(name, None)
 
-    def note_rejected(self, state: _Type, done: _InFlight) -> None:
-        """Note the versions that are not to be sent again."""
-        state.rejected.update({name: each.version for name, each in done.upserts.items()})
+    def _note_rejected(self, state: _Type, upserts: Mapping[str, Resource]) -> None:
+        """Send them one by one, or no more if it was only one."""
+        if len(upserts) > 1:
+            state.singly += [name for name in upserts if name not in state.singly]
+        else:
+            state.rejected.update({name: each.version for name, each in upserts.items()})
 
     def _warm(self, kind: Kind, state: _Type, done: _InFlight, *, rejected: bool) -> None:
         if kind is Kind.CLUSTER and rejected:
@@ -360,19 +376,12 @@ class DeltaStream(_Stream):
         state.dirty = True
         if "*" in dropped:
             state.wildcard = False
-            state.known = {name: version for name, version in state.known.items() if name in state.names}
+            state.forget(state.known.keys() - state.names)
         state.forget(dropped - {"*"})
         state.wildcard = state.wildcard or "*" in asked
         state.names |= asked - {"*"}
         # A proxy that asks again has lost it.
         state.again |= asked - {"*"}
-
-    def note_rejected(self, state: _Type, done: _InFlight) -> None:
-        """Send them one by one, unless it was only one."""
-        if len(done.upserts) > 1:
-            state.singly += [name for name in done.upserts if name not in state.singly]
-        else:
-            super().note_rejected(state, done)
 
     def _made(self, kind: Kind, state: _Type, upserts: list[Resource], removed: list[str]) -> Response | None:
         if not upserts and not removed:
@@ -402,7 +411,6 @@ class WholeStream(_Stream):
         if kind is None:
             return None
         state = self._types.get(kind)
-        first = state is None
         if state is None:
             state = self._types[kind] = _Type()
         elif request.response_nonce != state.nonce:
@@ -413,18 +421,14 @@ class WholeStream(_Stream):
             error = request.error_detail
             rejection = self._answered(kind, state, None if error is None else error.message)
         asked = set(request.resource_names)
-        if "*" in asked or (first and not asked and kind in _WHOLE):
-            state.wildcard = True
-        elif asked:
-            state.wildcard = False
-        asked.discard("*")
-        if asked != state.names:
-            state.dirty = True
-            gone = state.names - asked
-            state.names = asked
-            if not state.wildcard:
-                state.forget(gone)
-                state.whole = {name: each for name, each in state.whole.items() if name in asked}
+        # No names mean all, unless the proxy has ever named anything.
+        state.by_name = state.by_name or bool(asked) or kind not in _WHOLE
+        state.wildcard = "*" in asked or not state.by_name
+        state.names = asked - {"*"}
+        if not state.wildcard:
+            state.forget(state.known.keys() - state.names)
+            state.whole = {name: each for name, each in state.whole.items() if name in state.names}
+        state.dirty = True
         state.check_bound(kind)
         return rejection
 
