@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar
+
+import trio
+from typing_extensions import override
 
 import headway
 from catalog.messages import ComputedFailoverPolicy, FailoverConfig, FailoverDestination
 from catalog.types import COMPUTED_FAILOVER_POLICY, SERVICE
+from headway.api import Call, Wrapper
+from headway.engine import Extension
 from headway.testing import one_shot
 from mesh.controllers.routes import KEY
 from mesh.messages import DestinationConfig, DestinationPolicy
+from mesh.routing.accepting import of_routes
 from mesh.types import COMPUTED_ROUTES, DESTINATION_POLICY, HTTP_ROUTE, TCP_ROUTE
 from tests.catalog.policies import conditions, settled
 from tests.mesh.refs import http, parent, tcp, to_http, to_tcp
-from tests.mesh.routed import HTTP, alone, backends, key, rules_of, service
+from tests.mesh.routed import HTTP, MESH, Given, alone, backends, key, rules_of, service
 
 APP = alone("routes")
 API = COMPUTED_ROUTES.id("api")
@@ -125,3 +132,59 @@ async def test_computed_routes_that_a_user_deletes_are_written_again() -> None:
         await shot.requests()
         await shot.client.delete(await shot.client.read(COMPUTED_ROUTES, "api"))
         assert [each.id for each in await shot.requests()] == [API]
+
+
+class Held(Wrapper):
+    """Hold the first write of a status after `held` was made an event."""
+
+    held: ClassVar[trio.Event | None] = None
+    arrived: ClassVar[trio.Event] = trio.Event()
+
+    @override
+    async def unary(self, path: str, answer: Callable[[Call, Any], Awaitable[Any]], call: Call, request: Any) -> Any:
+        held = Held.held
+        if path.endswith("WriteStatus") and held is not None:
+            Held.held = None
+            Held.arrived.set()
+            await held.wait()
+        return await answer(call, request)
+
+
+async def test_rt18_status_that_one_parent_writes_late_is_written_again() -> None:
+    """Each parent's reconcile writes the status of a route, so an older one may arrive after a newer one."""
+    route = HTTP_ROUTE.new("r", http(to_http("foo"), parents=[parent("api", "http"), parent("bar", "http")]))
+    extension = Extension(wraps=[Held])
+    async with headway.open_engine("memory:", APP, extensions=[extension]) as engine:
+        for each in (*services("api", "bar", "foo"), route):
+            await engine.client.apply(each)
+        await engine.wait_idle()
+        released = Held.held = trio.Event()
+        await engine.client.apply(SERVICE.new("api", service(other=HTTP, mesh=MESH)))
+        await Held.arrived.wait()
+        await engine.client.apply(SERVICE.new("bar", service(other=HTTP, mesh=MESH)))
+
+        def has_both(stored: headway.Resource[Any] | None) -> bool:
+            return stored is not None and len(stored.status[KEY].conditions) == 2
+
+        await headway.until(engine.client, HTTP_ROUTE, "r", has_both)
+        released.set()
+        await engine.wait_idle()
+        assert has_both(await engine.client.read(HTTP_ROUTE, "r"))
+
+
+def test_w10_every_service_is_looked_at_once_for_the_statuses_of_its_routes() -> None:
+    """Of 1,000 routes of one service, each would look at all of them."""
+    asked: list[headway.ResourceId] = []
+
+    class Counting(Given):
+        @override
+        def routes(self, parent: headway.ResourceId) -> Sequence[headway.Resource[Any]]:
+            asked.append(parent)
+            return super().routes(parent)
+
+    routes = [
+        HTTP_ROUTE.new(f"r{each}", http(to_http("foo"), parents=[parent("api"), parent("bar")])) for each in "abc"
+    ]
+    found = of_routes(routes, Counting(*services("api", "bar", "foo"), *routes))
+    assert [[each.reason for each in conditions] for conditions in found] == [["Ok"]] * 3
+    assert [id.name for id in asked] == ["api", "bar"]

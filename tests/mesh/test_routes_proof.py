@@ -15,7 +15,7 @@ from catalog.types import COMPUTED_FAILOVER_POLICY, FAILOVER_POLICY, SERVICE
 from headway.testing import simulation
 from mesh.controllers.routes import KEY
 from mesh.messages import DestinationConfig, DestinationPolicy, HTTPBackendRef, HTTPRouteRule
-from mesh.routing.accepting import of_policy, of_route
+from mesh.routing.accepting import of_policy, of_routes
 from mesh.routing.compute import computed_routes
 from mesh.types import COMPUTED_ROUTES, DESTINATION_POLICY, GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE
 from tests.catalog.policies import FEWER
@@ -138,7 +138,7 @@ async def compare(client: headway.Client) -> None:
         if each.type == DESTINATION_POLICY:
             conditions = of_policy(each, SERVICE.id(each.name), view)
         elif each.type in (HTTP_ROUTE, GRPC_ROUTE, TCP_ROUTE):
-            conditions = of_route(each, view)
+            conditions = of_routes([each], view)[0]
         else:
             continue
         status = each.status[KEY]

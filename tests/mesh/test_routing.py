@@ -28,7 +28,7 @@ from mesh.messages import (
     PathMatchType,
     TCPRoute,
 )
-from mesh.routing.accepting import of_policy, of_route
+from mesh.routing.accepting import of_policy, of_routes
 from mesh.routing.compute import computed_routes
 from mesh.types import COMPUTED_ROUTES, DESTINATION_POLICY, GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE
 from tests.catalog.checks.hooked import stored
@@ -68,7 +68,7 @@ def port(*given: Resource[Any], name: str = "http") -> ComputedPortRoutes:
 
 
 def reasons(route: Resource[Any], *given: Resource[Any]) -> list[str]:
-    return [each.reason for each in of_route(route, Given(route, *given))]
+    return [each.reason for each in of_routes([route], Given(route, *given))[0]]
 
 
 @pytest.mark.parametrize("ports", [{}, {"http": HTTP}, {"mesh": MESH}, {"odd": UNKNOWN, "mesh": MESH}])

@@ -17,7 +17,7 @@ from headway import predicates
 from mesh.application import app
 from mesh.checks.routes import backends
 from mesh.messages import ComputedRoutes, DestinationPolicy
-from mesh.routing.accepting import of_policy, of_route
+from mesh.routing.accepting import of_policy, of_routes
 from mesh.routing.compute import computed_routes
 from mesh.routing.view import parents
 from mesh.types import COMPUTED_ROUTES, DESTINATION_POLICY, GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE
@@ -101,8 +101,10 @@ class Cached:
 
 
 def _watches() -> Iterator[headway.Watch]:
+    # Also by own statuses: each parent's reconcile writes that of a route, and an older one may arrive after a newer.
+    written = predicates.any_of(predicates.content_changed(), predicates.status_changed(KEY))
     for kind in KINDS:
-        yield headway.watch(kind, headway.mappers.change(of_parents), when=content_or_status(KEY))
+        yield headway.watch(kind, headway.mappers.change(of_parents), when=written)
     yield headway.watch(SERVICE, headway.mappers.change(of_users), when=predicates.data_changed())
     yield headway.watch(COMPUTED_FAILOVER_POLICY, headway.mappers.change(of_users), when=predicates.data_changed())
     yield headway.watch(DESTINATION_POLICY, headway.mappers.change(of_users), when=content_or_status(KEY))
@@ -120,8 +122,8 @@ def _watches() -> Iterator[headway.Watch]:
 async def compute_routes(rt: headway.Runtime, request: headway.Request[ComputedRoutes]) -> None:
     """Compute the routing of one service. The service owns the result, and the result is deleted with it.
 
-    A route's status depends on all of its parents and backends. Each change of one of them reconciles a parent of the
-    route, and every parent computes the same status.
+    A route's status depends on all of its parents and backends. Each change of one of them, or of the status,
+    reconciles a parent of the route, and every parent computes the same status.
     """
     view = Cached(rt.cache)
     id = request.id._replace(type=SERVICE.name, uid="")
@@ -132,8 +134,9 @@ async def compute_routes(rt: headway.Runtime, request: headway.Request[ComputedR
     else:
         wanted = COMPUTED_ROUTES.new(id.name, data, partition=id.partition, namespace=id.namespace, owner=service)
         await write_computed(rt, wanted)
-    for route in view.routes(id):
-        await write_status(rt, route, KEY, of_route(route, view))
+    routes = view.routes(id)
+    for route, conditions in zip(routes, of_routes(routes, view), strict=True):
+        await write_status(rt, route, KEY, conditions)
     policy = view.policy(id)
     if policy is not None:
         await write_status(rt, policy, KEY, of_policy(policy, id, view))

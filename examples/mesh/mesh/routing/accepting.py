@@ -12,7 +12,7 @@ from catalog.messages import Protocol, Service
 from catalog.ports import find_port, port_number, port_text
 from mesh.checks.routes import Route
 from mesh.messages import BackendReference, DestinationPolicy
-from mesh.routing.binding import lost_ports, mesh_port_of, wanted_ports
+from mesh.routing.binding import Holders, mesh_port_of, wanted_ports
 from mesh.routing.targets import find_backend
 from mesh.routing.view import View, parents
 
@@ -31,9 +31,10 @@ def conditions(faults: Iterator[Fault], kind: str) -> list[headway.Condition]:
     return [condition("accepted", False, message, reason) for reason, message in found]
 
 
-def of_route(route: headway.Resource[Any], view: View) -> list[headway.Condition]:
-    """Return the conditions of a route, which depend on all of its parents and backends."""
-    return conditions(_route(route, view), "xRoute")
+def of_routes(routes: Sequence[headway.Resource[Any]], view: View) -> list[list[headway.Condition]]:
+    """Return the conditions of each route, which depend on all of its parents and backends."""
+    holders = Holders(view)
+    return [conditions(_route(route, view, holders), "xRoute") for route in routes]
 
 
 def of_policy(
@@ -43,7 +44,7 @@ def of_policy(
     return conditions(_policy(policy.data, id, view.service(id)), "destination policy")
 
 
-def _route(route: headway.Resource[Any], view: View) -> Iterator[Fault]:
+def _route(route: headway.Resource[Any], view: View, holders: Holders) -> Iterator[Fault]:
     data: Route = route.data
     bound: set[str] = set()
     for id in parents(route):
@@ -54,7 +55,7 @@ def _route(route: headway.Resource[Any], view: View) -> Iterator[Fault]:
             continue
         yield from _ports(id, service, [each for each in ports if each], "Parent")
         bound.update(wanted_ports(route, id, service))
-        for port in lost_ports(route, id, service, view):
+        for port in holders.lost_ports(route, id, service):
             text = f"another route has the port {port} of the parent {id_text(id)}"
             yield "ConflictNotBoundToParentRef", text
     for rule in data.rules:

@@ -69,10 +69,17 @@ def bound_routes(
     return bound
 
 
-def lost_ports(route: headway.Resource[Any], parent: headway.ResourceId, service: Service, view: View) -> list[str]:
-    """Return the ports of a service that a route wants and another one has."""
-    wanted = wanted_ports(route, parent, service)
-    if not wanted:
-        return []
-    bound = bound_routes(view.routes(parent), parent, service)
-    return [port for port in wanted if all(each.id != route.id for each in bound.get(port, ()))]
+class Holders:
+    """The routes that have each port of a service. Each service is looked at once, however many routes it has."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._of: dict[headway.ResourceId, dict[str, set[headway.ResourceId]]] = {}
+
+    def lost_ports(self, route: headway.Resource[Any], parent: headway.ResourceId, service: Service) -> list[str]:
+        """Return the ports of a service that a route wants and another one has."""
+        held = self._of.get(parent)
+        if held is None:
+            bound = bound_routes(self._view.routes(parent), parent, service)
+            held = self._of[parent] = {port: {each.id for each in routes} for port, routes in bound.items()}
+        return [port for port in wanted_ports(route, parent, service) if route.id not in held.get(port, ())]
