@@ -30,6 +30,11 @@ def address(destination: Destination) -> str:
     return destination.unix.path if destination.unix is not None else ""
 
 
+def addresses(resource: headway.Resource[Destinations]) -> set[str]:
+    """Return the addresses of a resource."""
+    return {address(each) for each in resource.data.destinations}
+
+
 def selects(destinations: headway.Resource[Destinations], workload: headway.Resource[Workload]) -> bool:
     """Return True if a resource selects a workload."""
     selector = destinations.data.workloads
@@ -55,8 +60,8 @@ def conflicting(together: Sequence[headway.Resource[Destinations]]) -> set[str]:
 
 def repeats_an_address(destinations: Destinations) -> bool:
     """Return True if two destinations of one resource have one address."""
-    addresses = [address(each) for each in destinations.destinations]
-    return len(set(addresses)) < len(addresses)
+    found = [address(each) for each in destinations.destinations]
+    return len(set(found)) < len(found)
 
 
 class Validity:

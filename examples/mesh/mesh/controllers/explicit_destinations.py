@@ -21,16 +21,10 @@ KEY = "consul.io/explicit-mapper-controller"
 """The key of the status on destinations."""
 
 
-def _addresses(resource: headway.Resource[Destinations]) -> list[tuple[str, str, str]]:
-    units = (resource.id.partition, resource.id.namespace)
-    return list({(*units, explicit.address(each)) for each in resource.data.destinations})
-
-
 BY_SELECTED = headway.indexes.by_many(
     DESTINATIONS, "selected-workloads", lambda each: selected_paths(each.id, each.data.workloads)
 )
 BY_SERVICE = headway.indexes.by_many(DESTINATIONS, "service", lambda each: [id.key for id in explicit.services(each)])
-BY_ADDRESS = headway.indexes.by_many(DESTINATIONS, "address", _addresses)
 
 State = headway.Resource[Any] | None
 
@@ -57,10 +51,19 @@ def of_users(old: State, new: State, cache: headway.CacheReader) -> list[headway
 
 
 def sharing_an_address(old: State, new: State, cache: headway.CacheReader) -> list[headway.ResourceId]:
-    """Return the destinations that have, or had, an address of the changed ones."""
-    states = [each for each in (old, new) if each is not None]
-    values = {value for each in states for value in _addresses(each)}
-    return list({each.id for value in values for each in cache.index(BY_ADDRESS, value)})
+    """Return the destinations that have, or had, an address of the changed ones, and may select the same workload."""
+    return list({each.id for state in (old, new) if state is not None for each in _sharing(state, cache)})
+
+
+def _sharing(resource: headway.Resource[Destinations], cache: headway.CacheReader) -> list[headway.Resource[Any]]:
+    # By selectors and not by addresses: it is usual that all workloads use the same address.
+    found = {
+        each.name: each
+        for path in selected_paths(resource.id, resource.data.workloads)
+        for each in (*cache.index_parents(BY_SELECTED, path), *cache.index_prefix(BY_SELECTED, path))
+    }
+    own = explicit.addresses(resource)
+    return [each for name, each in found.items() if name != resource.name and own & explicit.addresses(each)]
 
 
 def selecting(old: State, new: State, cache: headway.CacheReader) -> list[headway.ResourceId]:
@@ -135,7 +138,7 @@ def _collect(workload: headway.Resource[Workload], cache: headway.CacheReader) -
         headway.watch(SERVICE, headway.mappers.change(naming), when=predicates.data_changed()),
         headway.watch(COMPUTED_ROUTES, headway.mappers.change(naming), when=predicates.data_changed()),
     ],
-    indexes=[BY_SELECTED, BY_SERVICE, BY_ADDRESS, WORKLOADS_BY_PATH],
+    indexes=[BY_SELECTED, BY_SERVICE, WORKLOADS_BY_PATH],
     queries=[selected_workloads],
     writes=[DESTINATIONS],
     concurrency=8,
@@ -145,15 +148,10 @@ async def destinations_status(rt: headway.Runtime, request: headway.Request[Dest
     resource = rt.resource(request)
     if resource is None:
         return
-    sharing = {
-        each.name: each
-        for value in _addresses(resource)
-        for each in rt.cache.index(BY_ADDRESS, value)
-        if each.name != resource.name
-    }
+    sharing = _sharing(resource, rt.cache)
     own = rt.cache.query(selected_workloads, resource.id, resource.data.workloads) if sharing else []
     meshed = [workload for workload in own if is_mesh_enabled(workload.data)]
-    others = [name for name, each in sharing.items() if any(explicit.selects(each, workload) for workload in meshed)]
+    others = [each.name for each in sharing if any(explicit.selects(each, workload) for workload in meshed)]
     repeats = explicit.repeats_an_address(resource.data)
     found = explicit.conditions(_validity(resource, rt.cache), repeats=repeats, others=others)
     await write_status(rt, resource, KEY, list(found))
