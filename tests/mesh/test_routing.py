@@ -219,18 +219,21 @@ IN_ORDER = [
     [path(PathMatchType.PATH_MATCH_TYPE_PREFIX, "/"), path(PathMatchType.PATH_MATCH_TYPE_EXACT, "/a")],
     [path(PathMatchType.PATH_MATCH_TYPE_PREFIX, "/abc")],
     [path(PathMatchType.PATH_MATCH_TYPE_PREFIX, "/ab")],
+    [path(PathMatchType.PATH_MATCH_TYPE_REGEX, "/.*")],
     [HTTPRouteMatch(method="GET")],
     [HTTPRouteMatch(headers=[HEADER, HEADER])],
     [HTTPRouteMatch(headers=[HEADER], query_params=[PARAM])],
     [HTTPRouteMatch(headers=[HEADER])],
     [HTTPRouteMatch(query_params=[PARAM])],
     [],
-    [path(PathMatchType.PATH_MATCH_TYPE_REGEX, "/.*")],
 ]
 
 
 def test_rules_of_http_are_sorted_by_what_they_ask_for() -> None:
-    """RT-11 and RT-12: a match without a path gets one, and a rule without matches has all requests."""
+    """RT-11 and RT-12: a match without a path gets one, and a rule without matches has all requests.
+
+    A pattern comes before the rules for all paths. Consul puts it after them, where it is never tried.
+    """
     rules = [HTTPRouteRule(matches=matches, backend_refs=to_http("api").backend_refs) for matches in IN_ORDER]
     route = HTTP_ROUTE.new("r", http(*reversed(rules)))
     found = rules_of(port(named("api"), route))
@@ -263,6 +266,15 @@ def failover(of: str, *names: str) -> Resource[ComputedFailoverPolicy]:
     return COMPUTED_FAILOVER_POLICY.new(
         of, ComputedFailoverPolicy(port_configs={"http": FailoverConfig(destinations=named)})
     )
+
+
+def test_connect_timeout_of_0_is_that_by_default() -> None:
+    """RT-16: a proxy refuses a cluster with 0 s."""
+    config = DestinationConfig(connect_timeout=datetime.timedelta())
+    given = DESTINATION_POLICY.new("api", DestinationPolicy(port_configs={"http": config}))
+    target = port(named("api"), given).targets[key("api")]
+    assert target.destination_config is not None
+    assert target.destination_config.connect_timeout == datetime.timedelta(seconds=5)
 
 
 def policy(name: str, **ports: int) -> Resource[DestinationPolicy]:

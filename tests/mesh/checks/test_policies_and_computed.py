@@ -34,6 +34,10 @@ NEGATIVE = datetime.timedelta(seconds=-1)
 LEAST, RING = LoadBalancerPolicy.LOAD_BALANCER_POLICY_LEAST_REQUEST, LoadBalancerPolicy.LOAD_BALANCER_POLICY_RING_HASH
 
 
+def ring(smallest: int, largest: int = 0) -> RingHashConfig:
+    return RingHashConfig(minimum_ring_size=smallest, maximum_ring_size=largest)
+
+
 def balanced(policy: LoadBalancerPolicy, **given: object) -> DestinationConfig:
     balancer = LoadBalancer(policy=policy)
     for name, value in given.items():
@@ -47,7 +51,28 @@ def balanced(policy: LoadBalancerPolicy, **given: object) -> DestinationConfig:
         (DestinationConfig(), []),
         (DestinationConfig(connect_timeout=NEGATIVE, request_timeout=NEGATIVE), ["connect_timeout", "request_timeout"]),
         (balanced(LEAST, least_request_config=LeastRequestConfig(choice_count=2)), []),
-        (balanced(RING, ring_hash_config=RingHashConfig(minimum_ring_size=2)), []),
+        (balanced(RING, ring_hash_config=ring(2)), []),
+        (balanced(LEAST, least_request_config=LeastRequestConfig()), []),
+        (
+            balanced(LEAST, least_request_config=LeastRequestConfig(choice_count=1)),
+            ["load_balancer.least_request_config.choice_count"],
+        ),
+        (balanced(RING, ring_hash_config=ring(2, 2)), []),
+        (balanced(RING, ring_hash_config=ring(1 << 23, 1 << 23)), []),
+        (
+            balanced(RING, ring_hash_config=ring((1 << 23) + 1)),
+            ["load_balancer.ring_hash_config.minimum_ring_size"],
+        ),
+        (
+            balanced(RING, ring_hash_config=ring(2, (1 << 23) + 1)),
+            ["load_balancer.ring_hash_config.maximum_ring_size"],
+        ),
+        (balanced(RING, ring_hash_config=ring(3, 2)), ["load_balancer.ring_hash_config.maximum_ring_size"]),
+        (
+            # A proxy has a minimum of 1,024 by default.
+            balanced(RING, ring_hash_config=ring(0, 1023)),
+            ["load_balancer.ring_hash_config.maximum_ring_size"],
+        ),
         (balanced(RING, least_request_config=LeastRequestConfig()), ["load_balancer.least_request_config"]),
         (balanced(LEAST, ring_hash_config=RingHashConfig()), ["load_balancer.ring_hash_config"]),
         (balanced(RING, hash_policies=[HashPolicy()]), ["load_balancer.hash_policies"]),
@@ -62,7 +87,7 @@ def balanced(policy: LoadBalancerPolicy, **given: object) -> DestinationConfig:
     ],
 )
 def test_destination_policy_is_checked(config: DestinationConfig, found: list[str]) -> None:
-    """MT-10. Hash policies and localities are left out, so they are refused."""
+    """MT-10. Hash policies and localities are left out, so they are refused, and so are sizes that no proxy takes."""
     policy = DestinationPolicy(port_configs={"http": config})
     at = "data.port_configs['http']"
     assert faults(DESTINATION_POLICY.new("api", policy)) == [f"{at}.{each}" for each in found]

@@ -148,6 +148,8 @@ def test_destination_is_in_the_tenancy_of_the_resource_by_default() -> None:
         (to(UnixSocketAddress()), ".unix.path"),
         (to(UnixSocketAddress(path="/" + "x" * 108)), ".unix.path"),
         (to(UnixSocketAddress(path="/x", mode="rw")), ".unix.mode"),
+        (to(UnixSocketAddress(path="/x", mode="0777")), ""),
+        (to(UnixSocketAddress(path="/x", mode="1777")), ".unix.mode"),
     ],
 )
 def test_destination_is_checked(given: Destination, fault: str) -> None:

@@ -16,6 +16,7 @@ from mesh.messages import (
     GRPCRouteFilter,
     GRPCRouteMatch,
     HeaderMatchType,
+    HTTPHeader,
     HTTPHeaderFilter,
     HTTPHeaderMatch,
     HTTPPathMatch,
@@ -133,6 +134,19 @@ def test_features_that_no_proxy_of_this_mesh_has_are_refused() -> None:
         (HTTPRouteMatch(headers=[HTTPHeaderMatch(name="x")]), "headers[0].type"),
         (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(3))]), "headers[0].name"),
         (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(2), name="x", value="[")]), "headers[0].value"),
+        (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(1), name=":authority")]), ""),
+        (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(1), name="x y")]), "headers[0].name"),
+        (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(4), name="x")]), "headers[0].value"),
+        (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(5), name="x")]), "headers[0].value"),
+        (HTTPRouteMatch(query_params=[HTTPQueryParamMatch(type=QueryParamMatchType(3), name="x" * 1024)]), ""),
+        (
+            HTTPRouteMatch(query_params=[HTTPQueryParamMatch(type=QueryParamMatchType(3), name="x" * 1025)]),
+            "query_params[0].name",
+        ),
+        (
+            HTTPRouteMatch(query_params=[HTTPQueryParamMatch(type=QueryParamMatchType(2), name="x", value="[")]),
+            "query_params[0].value",
+        ),
         (HTTPRouteMatch(query_params=[HTTPQueryParamMatch(name="x")]), "query_params[0].type"),
         (HTTPRouteMatch(query_params=[HTTPQueryParamMatch(type=QueryParamMatchType(1))]), "query_params[0].name"),
         (HTTPRouteMatch(method="post"), ""),
@@ -140,7 +154,7 @@ def test_features_that_no_proxy_of_this_mesh_has_are_refused() -> None:
     ],
 )
 def test_match_of_http_is_checked(match: HTTPRouteMatch, fault: str) -> None:
-    """MT-8. A pattern that a proxy cannot compile is refused as well."""
+    """MT-8. What a proxy does not take is refused as well, such as a pattern that it cannot compile."""
     rule = to_http("a")
     rule.matches = [match]
     assert faults(HTTP_ROUTE.new("r", http(rule))) == ([f"{RULE}.matches[0].{fault}"] if fault else [])
@@ -187,6 +201,10 @@ REWRITE = HTTPRouteFilter(url_rewrite=HTTPURLRewriteFilter(path_prefix="/"))
         ([REQUEST, REWRITE], ".filters"),
         ([HTTPRouteFilter()], ".filters[0]"),
         ([HTTPRouteFilter(url_rewrite=HTTPURLRewriteFilter())], ".filters[0].url_rewrite.path_prefix"),
+        (
+            [HTTPRouteFilter(url_rewrite=HTTPURLRewriteFilter(path_prefix="/\n"))],
+            ".filters[0].url_rewrite.path_prefix",
+        ),
     ],
 )
 def test_filters_are_checked(filters: list[HTTPRouteFilter], fault: str) -> None:
@@ -194,6 +212,31 @@ def test_filters_are_checked(filters: list[HTTPRouteFilter], fault: str) -> None
     rule = to_http("a")
     rule.filters = filters
     assert faults(HTTP_ROUTE.new("r", http(rule))) == ([RULE + fault] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        (HTTPHeaderFilter(set=[HTTPHeader(name="x", value="a b")], add=[HTTPHeader(name="x")], remove=["x"]), ""),
+        (HTTPHeaderFilter(set=[HTTPHeader(value="a")]), ".set[0].name"),
+        (HTTPHeaderFilter(add=[HTTPHeader(name=":path", value="/")]), ".add[0].name"),
+        (HTTPHeaderFilter(add=[HTTPHeader(name="x"), HTTPHeader(name="Host")]), ".add[1].name"),
+        (HTTPHeaderFilter(add=[HTTPHeader(name="x" * 16_385)]), ".add[0].name"),
+        (HTTPHeaderFilter(remove=["x", ""]), ".remove[1]"),
+        (HTTPHeaderFilter(set=[HTTPHeader(name="x", value="a\r\nb: c")]), ".set[0].value"),
+        (HTTPHeaderFilter(set=[HTTPHeader(name="x", value="a" * 16_385)]), ".set[0].value"),
+    ],
+)
+def test_changes_of_headers_are_checked(changes: HTTPHeaderFilter, fault: str) -> None:
+    """MT-9: a proxy refuses a route with any other, with all of its rules."""
+    for member in ("request_header_modifier", "response_header_modifier"):
+        rule, method = to_http("a"), to_grpc("a")
+        rule.filters, method.filters = [HTTPRouteFilter()], [GRPCRouteFilter()]
+        setattr(rule.filters[0], member, changes)
+        setattr(method.filters[0], member, changes)
+        found = [f"{RULE}.filters[0].{member}{fault}"] if fault else []
+        assert faults(HTTP_ROUTE.new("r", http(rule))) == found
+        assert faults(GRPC_ROUTE.new("r", grpc(method))) == found
 
 
 def test_grpc_may_change_headers_and_rewrite() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -14,6 +15,8 @@ from headway.resource import quoted
 
 LONGEST_PATTERN: Final = 1024
 """The most characters of a pattern. Each request is compared with the whole of it."""
+_LONGEST_HEADER: Final = 16_384
+_HEADER = re.compile(r":?[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", re.ASCII)
 _HIGHEST_SHARE: Final = (1 << 32) - 1
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -43,6 +46,20 @@ def _problem(value: str) -> str:
         reason = error.args[0] if error.args else ""
         return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
     return ""
+
+
+def header_name(path: str, value: str, *, is_changed: bool = False) -> Faults:
+    """The name of a header is required. The parts of a request's first line and the host cannot be changed."""
+    if len(value) > _LONGEST_HEADER or not _HEADER.match(value):
+        yield f"{path} {quoted(value)} is not the name of a header, such as 'x-version'"
+    elif is_changed and (value.startswith(":") or value.lower() == "host"):
+        yield f"{path} {quoted(value)} cannot be changed: use another header, such as 'x-version'"
+
+
+def header_value(path: str, value: str) -> Faults:
+    """A value that a header can have is required."""
+    if len(value.encode()) > _LONGEST_HEADER or not {"\0", "\r", "\n"}.isdisjoint(value):
+        yield f"{path} {quoted(value)} is not the value of a header: use one line of at most {_LONGEST_HEADER} bytes"
 
 
 def shares(path: str, weights: Sequence[int]) -> Faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from catalog.checks import services, values
@@ -12,6 +13,7 @@ from headway.resource import quoted
 from mesh.checks import limits
 from mesh.messages import BootstrapConfig, Destination, Destinations, DynamicConfig, ProxyConfiguration, ProxyMode
 
+_MODE = re.compile(r"0?[0-7]{1,3}\Z", re.ASCII)
 # They change nothing for a proxy that this mesh configures, or need what it does not have.
 _UNSUPPORTED: Final = (
     "transparent_proxy",
@@ -106,5 +108,5 @@ def _socket(path: str, socket: str, mode: str) -> Faults:
             f"{path}.path {quoted(socket)} is not the path of a socket: use fewer than {values.LONGEST_SOCKET} bytes "
             "without a NUL, such as '/run/api.sock'"
         )
-    if mode and (len(mode) > 4 or not set(mode) <= set("01234567")):
-        yield f"{path}.mode {quoted(mode)} is not a mode: use octal digits, such as '0600'"
+    if mode and not _MODE.match(mode):
+        yield f"{path}.mode {quoted(mode)} is not a mode: use octal digits up to '0777', such as '0600'"

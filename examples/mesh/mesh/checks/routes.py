@@ -14,6 +14,7 @@ from mesh.checks import limits
 from mesh.messages import (
     BackendReference,
     GRPCBackendRef,
+    GRPCHeaderMatch,
     GRPCMethodMatch,
     GRPCRoute,
     GRPCRouteFilter,
@@ -21,6 +22,8 @@ from mesh.messages import (
     GRPCRouteRule,
     HeaderMatchType,
     HTTPBackendRef,
+    HTTPHeaderFilter,
+    HTTPHeaderMatch,
     HTTPPathMatch,
     HTTPRoute,
     HTTPRouteFilter,
@@ -53,6 +56,8 @@ _CONDITIONS: Final = (
     "retriable-4xx",
     "unavailable",
 )
+_LONGEST_PARAM: Final = 1024
+_PARTS: Final = (HeaderMatchType.HEADER_MATCH_TYPE_PREFIX, HeaderMatchType.HEADER_MATCH_TYPE_SUFFIX)
 _MEMBERS: Final = ("request_header_modifier", "response_header_modifier", "url_rewrite")
 
 
@@ -190,21 +195,39 @@ def _filters(path: str, filters: Iterable[HTTPRouteFilter | GRPCRouteFilter]) ->
     for index, each in enumerate(filters):
         if sum(getattr(each, name) is not None for name in _MEMBERS) != 1:
             yield f"{path}[{index}]: set exactly one of {', '.join(_MEMBERS)}"
-        if each.url_rewrite is not None and not each.url_rewrite.path_prefix:
-            yield f"{path}[{index}].url_rewrite.path_prefix is empty: give a prefix, such as '/'"
+        if each.url_rewrite is not None:
+            prefix = each.url_rewrite.path_prefix
+            if not prefix:
+                yield f"{path}[{index}].url_rewrite.path_prefix is empty: give a prefix, such as '/'"
+            yield from limits.header_value(f"{path}[{index}].url_rewrite.path_prefix", prefix)
+        for name in ("request_header_modifier", "response_header_modifier"):
+            changes = getattr(each, name)
+            if changes is not None:
+                yield from _changes(f"{path}[{index}].{name}", changes)
+
+
+def _changes(path: str, changes: HTTPHeaderFilter) -> Faults:
+    for name in ("set", "add"):
+        for index, each in enumerate(getattr(changes, name)):
+            yield from limits.header_name(f"{path}.{name}[{index}].name", each.name, is_changed=True)
+            yield from limits.header_value(f"{path}.{name}[{index}].value", each.value)
+    for index, each in enumerate(changes.remove):
+        yield from limits.header_name(f"{path}.remove[{index}]", each, is_changed=True)
 
 
 def _http_match(path: str, match: HTTPRouteMatch) -> Faults:
     if match.path is not None:
         yield from _path(f"{path}.path", match.path)
-    for index, header in enumerate(match.headers):
-        is_pattern = header.type == HeaderMatchType.HEADER_MATCH_TYPE_REGEX
-        yield from values.member(f"{path}.headers[{index}].type", header.type, 1)
-        yield from _named(f"{path}.headers[{index}]", header.name, header.value, is_pattern=is_pattern)
+    yield from _headers(f"{path}.headers", match.headers)
     for index, param in enumerate(match.query_params):
-        is_pattern = param.type == QueryParamMatchType.QUERY_PARAM_MATCH_TYPE_REGEX
         yield from values.member(f"{path}.query_params[{index}].type", param.type, 1)
-        yield from _named(f"{path}.query_params[{index}]", param.name, param.value, is_pattern=is_pattern)
+        if not 1 <= len(param.name.encode()) <= _LONGEST_PARAM:
+            yield (
+                f"{path}.query_params[{index}].name {quoted(param.name)} is not the name of a parameter: use 1 to "
+                f"{_LONGEST_PARAM} bytes, such as 'version'"
+            )
+        if param.type == QueryParamMatchType.QUERY_PARAM_MATCH_TYPE_REGEX:
+            yield from limits.pattern(f"{path}.query_params[{index}].value", param.value)
     if match.method and match.method not in _METHODS:
         yield f"{path}.method {quoted(match.method)} is not a method: use one of {', '.join(_METHODS)}"
 
@@ -217,20 +240,20 @@ def _path(path: str, given: HTTPPathMatch) -> Faults:
         yield f"{path}.value {quoted(given.value)} must begin with '/', such as '/api'"
 
 
-def _named(path: str, name: str, value: str, *, is_pattern: bool) -> Faults:
-    if not name:
-        yield f"{path}.name is required, such as 'x-version'"
-    if is_pattern:
-        yield from limits.pattern(f"{path}.value", value)
+def _headers(path: str, headers: Iterable[HTTPHeaderMatch | GRPCHeaderMatch]) -> Faults:
+    for index, each in enumerate(headers):
+        yield from values.member(f"{path}[{index}].type", each.type, 1)
+        yield from limits.header_name(f"{path}[{index}].name", each.name)
+        if each.type == HeaderMatchType.HEADER_MATCH_TYPE_REGEX:
+            yield from limits.pattern(f"{path}[{index}].value", each.value)
+        elif each.type in _PARTS and not each.value:
+            yield f"{path}[{index}].value is empty: give a part of the value, or use HEADER_MATCH_TYPE_PRESENT"
 
 
 def _grpc_match(path: str, match: GRPCRouteMatch) -> Faults:
     if match.method is not None:
         yield from _method(f"{path}.method", match.method)
-    for index, header in enumerate(match.headers):
-        is_pattern = header.type == HeaderMatchType.HEADER_MATCH_TYPE_REGEX
-        yield from values.member(f"{path}.headers[{index}].type", header.type, 1)
-        yield from _named(f"{path}.headers[{index}]", header.name, header.value, is_pattern=is_pattern)
+    yield from _headers(f"{path}.headers", match.headers)
 
 
 def _method(path: str, given: GRPCMethodMatch) -> Faults:

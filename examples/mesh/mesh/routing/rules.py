@@ -137,7 +137,10 @@ def _http_order(rule: ComputedHTTPRouteRule) -> tuple[int, ...]:
         path = match.path or HTTPPathMatch()
         exact = max(exact, path.type == PathMatchType.PATH_MATCH_TYPE_EXACT)
         if path.type == PathMatchType.PATH_MATCH_TYPE_PREFIX:
-            prefix = max(prefix, len(path.value))
+            prefix = max(prefix, 2 * len(path.value))
+        elif path.type == PathMatchType.PATH_MATCH_TYPE_REGEX:
+            # Between the prefix / and all others: after /, which every path has, no pattern would ever be tried.
+            prefix = max(prefix, 3)
         method = max(method, bool(match.method))
         headers = max(headers, len(match.headers))
         params = max(params, len(match.query_params))

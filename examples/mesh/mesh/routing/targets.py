@@ -104,7 +104,7 @@ class Targets:
                 if named is not None and named.target_port == port:
                     config = copy_message(policy.data.port_configs[key])
                     break
-        if config.connect_timeout is None:
+        if not config.connect_timeout:  # A proxy refuses 0 s.
             config.connect_timeout = _CONNECT_TIMEOUT
         return config
 
