@@ -29,6 +29,7 @@ from catalog.types import COMPUTED_TRAFFIC_PERMISSIONS, SERVICE, SERVICE_ENDPOIN
 from headway.resource import pb
 from headway.testing import one_shot, simulation
 from mesh.checks.computed import template as faults
+from mesh.controllers.sidecar_proxy import KEY
 from mesh.messages import (
     BackendTargetDetails,
     BackendTargetDetailsType,
@@ -47,6 +48,7 @@ from mesh.messages import (
     ConnectionConfig,
     Destination,
     DestinationConfig,
+    Destinations,
     DynamicConfig,
     GRPCMethodMatch,
     GRPCMethodMatchType,
@@ -63,12 +65,14 @@ from mesh.messages import (
 )
 from mesh.messages.proxy_state import AppendAction, PathMatch, Spiffe
 from mesh.proxies import matching, permissions
+from mesh.proxies.gaps import completeness
 from mesh.proxies.inbound import protocols
 from mesh.proxies.names import Mesh
 from mesh.types import (
     COMPUTED_EXPLICIT_DESTINATIONS,
     COMPUTED_PROXY_CONFIGURATION,
     COMPUTED_ROUTES,
+    DESTINATIONS,
     PROXY_STATE_TEMPLATE,
 )
 from tests.catalog.policies import FEWER, settled
@@ -197,7 +201,7 @@ async def test_sp3_template_follows_the_workload() -> None:
         made = await shot.client.read(PROXY_STATE_TEMPLATE, "web-1")
         assert made.owner == stored.id
         await shot.client.delete(made)
-        assert [each.id.name for each in await settled(shot, WEB)] == ["web-1"]
+        assert [each.what for each in await settled(shot, WEB)] == ["write", "status"]
         await shot.given(web({"http": HTTP}))
         assert [each.what for each in await settled(shot, WEB)] == ["delete"]
         await shot.given(web(metadata={"gateway-kind": "mesh"}))
@@ -342,6 +346,7 @@ def test_w14_members_of_sameness_groups_are_never_allowed_and_always_denied() ->
 
 
 API: list[headway.Resource[Any]] = [SERVICE.new("api", service(http=HTTP, tcp=TCP, mesh=MESH)), routes("api")]
+NOWHERE = ComputedHTTPBackendRef(backend_target="NULL-ROUTE", weight=1)
 BACKENDS: list[headway.Resource[Any]] = [SERVICE.new(name, service()) for name in ("v1", "v2", "v3")]
 
 
@@ -481,6 +486,47 @@ def test_sp16_w12_filters_and_retries_need_no_timeouts() -> None:
     assert retried is not None
     assert retried.retry_policy is not None
     assert retried.retry_policy.retry_on == "connect-failure,retriable-status-codes"
+
+
+async def test_status_says_which_destinations_are_left_out_and_why() -> None:
+    """A change of what is wrong with destinations reconciles the proxies of the workloads that they select."""
+    apps = alone("sidecar-proxy", "destinations-status", "explicit-destinations")
+    data = Destinations(workloads=WorkloadSelector(prefixes=["web-"]), destinations=to("api").data.destinations)
+    async with headway.open_engine("memory:", apps) as engine:
+
+        async def told() -> tuple[str, str]:
+            await engine.wait_idle()
+            (condition,) = (await engine.client.read(PROXY_STATE_TEMPLATE, "web-1")).status[KEY].conditions
+            assert condition.type == "Complete"
+            return condition.reason, condition.message
+
+        await engine.client.apply(web())
+        assert await told() == ("NoDestinations", "no Destinations select the workload, so it reaches no service")
+        await engine.client.apply(DESTINATIONS.new("mine", data))
+        missing = "http on catalog.v2beta1.Service/default.default/api: the service does not exist"
+        assert await told() == ("PartsLeftOut", f"Destinations mine are left out: ServiceNotFound: {missing}")
+        for each in API:
+            await engine.client.apply(each)
+        assert await told() == ("AllIncluded", "the proxy reaches everything that is in Destinations mine")
+        await engine.client.apply(DESTINATIONS.new("other", data))
+        assert "mine are left out: ConflictingListenAddress" in (await told())[1]
+
+
+@pytest.mark.parametrize(("port", "split"), [("http", [("v1", 1), ("", 1)]), ("tcp", [("v1", 1), ("", 1)])])
+async def test_status_names_the_listener_of_which_a_share_has_no_backend(
+    port: str, split: list[tuple[str, int]]
+) -> None:
+    """The last rule of HTTP routes, for what no other rule matches, may have none."""
+    whole, parted = routes("api", ("v1", 1)), routes("api", *split)
+    http = whole.data.ported_configs["http"].http
+    assert http is not None
+    http.rules.append(ComputedHTTPRouteRule(matches=[HTTPRouteMatch()], backend_refs=[NOWHERE]))
+    for routed, is_complete in ((whole, True), (parted, False)):
+        state = (await computed(web(), API[0], *BACKENDS, to("api", port=port), routed)).proxy_state
+        assert state is not None
+        condition = completeness([DESTINATIONS.new("mine")], state)
+        assert (condition.state == headway.ConditionState.TRUE) is is_complete
+        assert (f"default/default/api:{port}:127.0.0.1:1000 has a route" in condition.message) is not is_complete
 
 
 async def destination_comes_and_goes(world: simulation.World) -> None:

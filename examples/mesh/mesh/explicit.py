@@ -15,9 +15,18 @@ from catalog.selecting import selected_paths, workload_path
 from headway.protobuf import copy_message
 from mesh.messages import ComputedRoutes, Destination, Destinations
 from mesh.routing.binding import mesh_port_of
+from mesh.types import DESTINATIONS
 
 Found = tuple[Service | None, ComputedRoutes | None]
 """A service and its computed routes, as far as they exist."""
+
+KEY = "consul.io/explicit-mapper-controller"
+"""The key of the status on destinations."""
+
+BY_SELECTED = headway.indexes.by_many(
+    DESTINATIONS, "selected-workloads", lambda each: selected_paths(each.id, each.data.workloads)
+)
+"""The destinations by the names and prefixes that they select."""
 
 _NAMED = 10
 """The number of other resources that a condition names."""
@@ -42,6 +51,12 @@ def selects(destinations: headway.Resource[Destinations], workload: headway.Reso
     if selector is None or not any(map(path.startswith, selected_paths(destinations.id, selector))):
         return False
     return not selector.filter or metadata_filter.parse(selector.filter)(workload.metadata)
+
+
+def selecting(workload: headway.Resource[Workload], cache: headway.CacheReader) -> list[headway.Resource[Destinations]]:
+    """Return the destinations that select a workload, sorted by name."""
+    by_name = cache.index_parents(BY_SELECTED, workload_path(workload))
+    return sorted((each for each in by_name if selects(each, workload)), key=lambda each: each.name)
 
 
 def services(destinations: headway.Resource[Destinations]) -> list[headway.ResourceId]:

@@ -14,16 +14,10 @@ from catalog.types import SERVICE, WORKLOAD
 from headway import predicates
 from mesh import explicit
 from mesh.application import app
+from mesh.explicit import BY_SELECTED, KEY
 from mesh.messages import ComputedExplicitDestinations, Destinations
 from mesh.types import COMPUTED_EXPLICIT_DESTINATIONS, COMPUTED_ROUTES, DESTINATIONS
 
-KEY = "consul.io/explicit-mapper-controller"
-"""The key of the status on destinations."""
-
-
-BY_SELECTED = headway.indexes.by_many(
-    DESTINATIONS, "selected-workloads", lambda each: selected_paths(each.id, each.data.workloads)
-)
 BY_SERVICE = headway.indexes.by_many(DESTINATIONS, "service", lambda each: [id.key for id in explicit.services(each)])
 
 State = headway.Resource[Any] | None
@@ -118,8 +112,7 @@ async def explicit_destinations(rt: headway.Runtime, request: headway.Request[Co
 
 
 def _collect(workload: headway.Resource[Workload], cache: headway.CacheReader) -> ComputedExplicitDestinations:
-    by_name = cache.index_parents(BY_SELECTED, workload_path(workload))
-    found = sorted((each for each in by_name if explicit.selects(each, workload)), key=lambda each: each.name)
+    found = explicit.selecting(workload, cache)
     conflicting = explicit.conflicting(found)
     data = ComputedExplicitDestinations()
     for each in found:

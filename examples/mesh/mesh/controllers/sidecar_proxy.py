@@ -16,8 +16,10 @@ from catalog.selecting import (
     selected_workloads,
     selecting_services,
 )
+from catalog.statuses import write_status
 from catalog.types import COMPUTED_TRAFFIC_PERMISSIONS, SERVICE, SERVICE_ENDPOINTS, WORKLOAD
 from headway import predicates
+from mesh import explicit
 from mesh.application import app
 from mesh.messages import (
     ComputedExplicitDestinations,
@@ -25,14 +27,19 @@ from mesh.messages import (
     ComputedRoutes,
     ProxyStateTemplate,
 )
+from mesh.proxies.gaps import completeness
 from mesh.proxies.names import MESH
 from mesh.proxies.template import template
 from mesh.types import (
     COMPUTED_EXPLICIT_DESTINATIONS,
     COMPUTED_PROXY_CONFIGURATION,
     COMPUTED_ROUTES,
+    DESTINATIONS,
     PROXY_STATE_TEMPLATE,
 )
+
+KEY = "consul.io/sidecar-proxy-controller"
+"""The key of the status on templates that says what is missing in them."""
 
 Key = tuple[str, str, str]
 State = headway.Resource[Any] | None
@@ -65,15 +72,20 @@ def of_users(old: State, new: State, cache: headway.CacheReader) -> list[headway
     return [each.id._replace(type=PROXY_STATE_TEMPLATE.name, uid="") for each in found]
 
 
-def of_service(old: State, new: State, cache: headway.CacheReader) -> list[headway.ResourceId]:
-    """Return the templates of a service's users, and of the workloads that it selects, or did select."""
+def of_selected(old: State, new: State, cache: headway.CacheReader) -> list[headway.ResourceId]:
+    """Return the templates of the workloads that a service or destinations select, or did select."""
     selected = {
         workload.id._replace(type=PROXY_STATE_TEMPLATE.name, uid="")
         for each in (old, new)
         if each is not None
         for workload in cache.query(selected_workloads, each.id, each.data.workloads)
     }
-    return list(selected.union(of_users(old, new, cache)))
+    return list(selected)
+
+
+def of_service(old: State, new: State, cache: headway.CacheReader) -> list[headway.ResourceId]:
+    """Return the templates of a service's users, and of the workloads that it selects, or did select."""
+    return list({*of_selected(old, new, cache), *of_users(old, new, cache)})
 
 
 def of_callers(old: State, new: State, cache: headway.CacheReader) -> list[headway.ResourceId]:
@@ -151,11 +163,18 @@ def _meets_filter(service: Service, workload: headway.Resource[Workload]) -> boo
 @app.controller(
     name="sidecar-proxy",
     manages=PROXY_STATE_TEMPLATE,
-    when=predicates.not_own_writes(),
+    when=predicates.all_of(
+        predicates.not_own_writes(), predicates.any_of(predicates.content_changed(), predicates.status_changed(KEY))
+    ),
     watches=[
         headway.watch(WORKLOAD, headway.mappers.same_name(), when=predicates.content_changed()),
         headway.watch(COMPUTED_PROXY_CONFIGURATION, headway.mappers.same_name(), when=predicates.data_changed()),
         headway.watch(COMPUTED_EXPLICIT_DESTINATIONS, headway.mappers.same_name(), when=predicates.data_changed()),
+        headway.watch(
+            DESTINATIONS,
+            headway.mappers.change(of_selected),
+            when=predicates.any_of(predicates.content_changed(), predicates.status_changed(explicit.KEY)),
+        ),
         headway.watch(SERVICE, headway.mappers.change(of_service), when=predicates.data_changed()),
         headway.watch(COMPUTED_ROUTES, headway.mappers.change(of_users), when=predicates.data_changed()),
         headway.watch(SERVICE_ENDPOINTS, headway.mappers.change(of_callers), when=predicates.data_changed()),
@@ -165,13 +184,13 @@ def _meets_filter(service: Service, workload: headway.Resource[Workload]) -> boo
             when=predicates.data_changed(),
         ),
     ],
-    indexes=[BY_SERVICE, ROUTES_BY_TARGET, BY_IDENTITY, SERVICES_BY_SELECTED, WORKLOADS_BY_PATH],
+    indexes=[BY_SERVICE, ROUTES_BY_TARGET, BY_IDENTITY, explicit.BY_SELECTED, SERVICES_BY_SELECTED, WORKLOADS_BY_PATH],
     queries=[selected_workloads],
     writes=[PROXY_STATE_TEMPLATE],
     concurrency=8,
 )
 async def sidecar_proxy(rt: headway.Runtime, request: headway.Request[ProxyStateTemplate]) -> None:
-    """Compute the template of one workload's proxy. The workload owns it."""
+    """Compute the template of one workload's proxy, which the workload owns. Its status says what is missing in it."""
     workload = rt.cache.get(WORKLOAD, request.id._replace(type=WORKLOAD.name, uid=""))
     data = None if workload is None else template(workload, Cached(rt.cache), MESH)
     if workload is None or data is None:
@@ -179,4 +198,7 @@ async def sidecar_proxy(rt: headway.Runtime, request: headway.Request[ProxyState
         return
     id = workload.id
     wanted = PROXY_STATE_TEMPLATE.new(id.name, data, partition=id.partition, namespace=id.namespace, owner=workload)
-    await write_computed(rt, wanted)
+    stored = await write_computed(rt, wanted)
+    if stored is not None and data.proxy_state is not None:
+        selecting = explicit.selecting(workload, rt.cache)
+        await write_status(rt, stored, KEY, [completeness(selecting, data.proxy_state)])

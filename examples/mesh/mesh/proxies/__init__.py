@@ -6,4 +6,5 @@ inbound      the listener for other proxies, and the clusters of the workload's 
 matching     the conditions and the treatment of requests
 outbound     the listeners of destinations, their routes and clusters
 template     the whole template
+gaps         what is missing in a template, and why
 """
