@@ -15,16 +15,26 @@ def address(port: int) -> m.Address:
     return m.Address(socket_address=m.SocketAddress(address="127.0.0.1", port_value=port))
 
 
-def cluster(name: str, seconds: float = 1.0) -> Resource:
-    """Return a cluster whose endpoints are sent apart."""
+def cluster(name: str, seconds: float = 1.0, secret: str = "") -> Resource:
+    """Return a cluster whose endpoints are sent apart, and its secret, too."""
+    socket = None
+    if secret:
+        sds = m.SdsSecretConfig(name=secret, sds_config=ADS)
+        tls = m.UpstreamTlsContext(common_tls_context=m.CommonTlsContext(tls_certificate_sds_secret_configs=[sds]))
+        socket = m.TransportSocket(name="envoy.transport_sockets.tls", typed_config=packed(tls))
     return Resource.of(
         m.Cluster(
             name=name,
             type=m.ClusterDiscoveryType.EDS,
             eds_cluster_config=m.ClusterEdsClusterConfig(eds_config=ADS),
             connect_timeout=datetime.timedelta(seconds=seconds),
+            transport_socket=socket,
         )
     )
+
+
+def secret(name: str) -> Resource:
+    return Resource.of(m.Secret(name=name))
 
 
 def endpoints(name: str, *ports: int) -> Resource:

@@ -67,7 +67,7 @@ async def running(folder: Path, control: str, node: str = "web") -> AsyncIterato
     admin = f"127.0.0.1:{free_port()}"
     config = folder / "bootstrap.json"
     config.write_text(json.dumps(bootstrap(node, control, admin=admin)))
-    command = [str(binary), "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id", "--drain-time-s", "1"]
+    command = [str(binary), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1"]
     with (folder / "envoy.log").open("wb") as log:
         start = partial(
             trio.run_process, [*command, "-l", "warning"], stdout=log, stderr=subprocess.STDOUT, check=False

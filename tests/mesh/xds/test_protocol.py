@@ -9,7 +9,7 @@ from headway.protobuf import decode
 from mesh.xds import DeltaStream, Kind, Resource, Response, Snapshot, WholeStream, packed
 from mesh.xds import messages as m
 from mesh.xds.protocol import MOST_NAMES
-from tests.mesh.xds.builders import cluster, endpoints, listener, route
+from tests.mesh.xds.builders import cluster, endpoints, listener, route, secret
 
 C, E, L, R = Kind.CLUSTER, Kind.ENDPOINTS, Kind.LISTENER, Kind.ROUTE
 ALL = [cluster("a"), endpoints("a", 1), listener("in", 1, "r"), route("r", {"a": 1})]
@@ -169,6 +169,33 @@ def test_endpoints_sent_before_a_changed_cluster_do_not_warm_it() -> None:
     assert stream.take() is None
     stream.request(accept(again))
     assert exchange(stream) == [(R, ["r"], [])]
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+def test_cluster_does_not_wait_for_a_secret_that_was_sent_before_it(is_accepted: bool) -> None:
+    """The proxy has asked for it because of another user. It does not ask again, whether it has accepted it yet or not.
+
+    Listeners would never be sent.
+    """
+    stream = DeltaStream()
+    for kind in (C, L):
+        stream.request(ask(kind))
+    stream.request(ask(Kind.SECRET, "leaf"))
+    stream.publish(Snapshot([secret("leaf")]))
+    first = stream.take()
+    assert names(first) == ["leaf"]
+    assert first is not None
+    if is_accepted:
+        stream.request(accept(first))
+    stream.publish(Snapshot([cluster("a", secret="leaf"), endpoints("a", 1), listener("in", 1, "r"), secret("leaf")]))
+    second = stream.take()
+    assert names(second) == ["a"]
+    assert second is not None
+    if not is_accepted:
+        stream.request(accept(first))
+    stream.request(accept(second))
+    stream.request(ask(E, "a"))
+    assert exchange(stream) == [(E, ["a"], []), (L, ["in"], [])]
 
 
 def test_cluster_stays_while_the_route_is_rejected() -> None:

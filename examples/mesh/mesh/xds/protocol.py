@@ -267,12 +267,18 @@ class _Stream:
         return state.nonce
 
     def _missing(self, cluster: Resource) -> set[Need]:
-        """Return what the proxy must get before it uses this cluster. A secret that it has already serves at once."""
+        """Return what the proxy must get before it uses this cluster.
+
+        A secret that it has already, or that was sent before the cluster, serves at once: the proxy does not ask again.
+        """
         return {need for need in cluster.needs if not self._is_known(*need)}
 
     def _is_known(self, kind: Kind, name: str) -> bool:
         state = self._types.get(kind)
-        return state is not None and (name in state.rejected or (kind is Kind.SECRET and name in state.known))
+        if state is None:
+            return False
+        is_coming = state.in_flight is not None and name in state.in_flight.upserts
+        return name in state.rejected or (kind is Kind.SECRET and (is_coming or name in state.known))
 
     def _needed(self, kind: Kind, names: set[str]) -> set[str]:
         """Return those of the names that a cluster waits for, whatever the proxy had before."""
