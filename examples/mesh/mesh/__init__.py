@@ -7,6 +7,7 @@ routing       the routing of a service, as plain functions
 proxies       the template of a proxy, as plain functions
 explicit      the destinations of a workload, as plain functions
 controllers   one controller a module
+certificates  roots, and a certificate for each identity
 """
 
 from mesh import controllers as controllers
