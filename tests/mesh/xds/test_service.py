@@ -9,11 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from headway.api import Call
+from headway.api import Call, Code, Interrupted
 from headway.errors import InvalidArgument, PermissionDenied, RateLimited, Unauthenticated
-from mesh.xds import AdsService, Feedback, Kind, Limits, Snapshot, Snapshots
+from mesh.xds import AdsService, Feedback, Kind, Limits, Publish, Snapshot, Snapshots
 from mesh.xds import messages as m
-from mesh.xds.service import Publish
 from tests.mesh.xds.builders import cluster
 from tests.mesh.xds.real_envoy import nobody
 
@@ -87,7 +86,7 @@ async def test_revoked_caller_loses_its_stream(autojump_clock: trio.testing.Mock
 
 
 async def test_streams_beyond_the_limit_are_refused() -> None:
-    """With a time to try again, elsewhere."""
+    """With a time to try again, elsewhere (XS-4)."""
     service = AdsService(Snapshots(), nobody, Limits(streams=1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.delta, Call(), Proxy())
@@ -146,7 +145,7 @@ async def test_source_is_told_when_a_proxy_has_everything() -> None:
     """After its last answer, and after a snapshot that changes nothing for it."""
     told = 0
 
-    def synced() -> None:
+    def synced(_: object) -> None:
         nonlocal told
         told += 1
 
@@ -193,3 +192,66 @@ async def test_revoked_caller_that_never_reads_loses_its_stream(autojump_clock: 
     source["web"] = Snapshot([cluster("a")])
     with trio.fail_after(1000), pytest.raises(Unauthenticated):
         await AdsService(source, once).delta(Call(), Deaf())
+
+
+async def test_error_in_place_of_a_snapshot_ends_the_stream() -> None:
+    """A source may find out later that the caller may not be the node."""
+
+    class Denying(Snapshots):
+        @asynccontextmanager
+        async def open(self, node: m.Node, publish: Publish) -> AsyncIterator[Feedback]:
+            assert node.id == "web"
+            publish(PermissionDenied("not yours"))
+            yield Feedback()
+
+    proxy = Proxy()
+    with pytest.raises(PermissionDenied, match="not yours"):
+        await AdsService(Denying(), nobody).delta(Call(), proxy)
+    assert proxy.got == []
+
+
+async def test_proxy_that_goes_away_is_no_error() -> None:
+    """Neither while it is read from, nor while it is written to. The server would log each."""
+
+    class Gone(Proxy):
+        async def recv_message(self) -> m.DeltaDiscoveryRequest | None:
+            if self.got:
+                await trio.testing.wait_all_tasks_blocked()
+                raise Interrupted(Code.UNAVAILABLE, "gone")
+            return await super().recv_message()
+
+        async def send_message(self, message: object) -> None:
+            await super().send_message(message)
+            raise Interrupted(Code.UNAVAILABLE, "gone")
+
+    source = Snapshots()
+    source["web"] = Snapshot([cluster("a")])
+    with trio.fail_after(5):
+        await AdsService(source, nobody).delta(Call(), Gone())
+    assert source.streams("web") == 0
+
+
+async def test_source_learns_when_the_proxy_has_answered_everything() -> None:
+    """And what of it was rejected."""
+    synced: list[object] = []
+
+    class Listening(Snapshots):
+        @asynccontextmanager
+        async def open(self, node: m.Node, publish: Publish) -> AsyncIterator[Feedback]:
+            assert node.id == "web"
+            publish(Snapshot([cluster("a")]))
+            yield Feedback(synced=synced.append)
+
+    proxy = Proxy()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(AdsService(Listening(), nobody).delta, Call(), proxy)
+        await proxy.answered.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert synced == []
+        refused = m.Status(code=3, message="no")
+        proxy.send.send_nowait(
+            m.DeltaDiscoveryRequest(type_url=Kind.CLUSTER.value, response_nonce="00000001", error_detail=refused)
+        )
+        await trio.testing.wait_all_tasks_blocked()
+        assert synced == [{Kind.CLUSTER: {"a": cluster("a").version}}]
+        nursery.cancel_scope.cancel()

@@ -15,9 +15,11 @@ from mesh.xds.resources import Kind as Kind
 from mesh.xds.resources import Resource as Resource
 from mesh.xds.resources import Snapshot as Snapshot
 from mesh.xds.resources import packed as packed
+from mesh.xds.service import Admission as Admission
 from mesh.xds.service import AdsService as AdsService
 from mesh.xds.service import Authenticate as Authenticate
 from mesh.xds.service import Feedback as Feedback
 from mesh.xds.service import Limits as Limits
+from mesh.xds.service import Publish as Publish
 from mesh.xds.service import Snapshots as Snapshots
 from mesh.xds.service import Source as Source

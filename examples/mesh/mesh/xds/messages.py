@@ -18,6 +18,9 @@ from mesh.xds.generated.envoy.config.core.v3 import ConfigSource as ConfigSource
 from mesh.xds.generated.envoy.config.core.v3 import DataSource as DataSource
 from mesh.xds.generated.envoy.config.core.v3 import HeaderValue as HeaderValue
 from mesh.xds.generated.envoy.config.core.v3 import HeaderValueOption as HeaderValueOption
+from mesh.xds.generated.envoy.config.core.v3 import (
+    HeaderValueOptionHeaderAppendAction as HeaderValueOptionHeaderAppendAction,
+)
 from mesh.xds.generated.envoy.config.core.v3 import HealthStatus as HealthStatus
 from mesh.xds.generated.envoy.config.core.v3 import Http1ProtocolOptions as Http1ProtocolOptions
 from mesh.xds.generated.envoy.config.core.v3 import Http2ProtocolOptions as Http2ProtocolOptions
@@ -28,6 +31,7 @@ from mesh.xds.generated.envoy.config.core.v3 import SocketAddress as SocketAddre
 from mesh.xds.generated.envoy.config.core.v3 import TrafficDirection as TrafficDirection
 from mesh.xds.generated.envoy.config.core.v3 import TransportSocket as TransportSocket
 from mesh.xds.generated.envoy.config.endpoint.v3 import ClusterLoadAssignment as ClusterLoadAssignment
+from mesh.xds.generated.envoy.config.endpoint.v3 import ClusterLoadAssignmentPolicy as ClusterLoadAssignmentPolicy
 from mesh.xds.generated.envoy.config.endpoint.v3 import Endpoint as Endpoint
 from mesh.xds.generated.envoy.config.endpoint.v3 import LbEndpoint as LbEndpoint
 from mesh.xds.generated.envoy.config.endpoint.v3 import LocalityLbEndpoints as LocalityLbEndpoints
@@ -63,6 +67,7 @@ from mesh.xds.generated.envoy.config.route.v3 import WeightedCluster as Weighted
 from mesh.xds.generated.envoy.config.route.v3 import WeightedClusterClusterWeight as WeightedClusterClusterWeight
 from mesh.xds.generated.envoy.extensions.clusters.aggregate.v3 import ClusterConfig as _AggregateCluster
 from mesh.xds.generated.envoy.extensions.filters.http.rbac.v3 import Rbac as _HttpRbac
+from mesh.xds.generated.envoy.extensions.filters.http.rbac.v3 import RbacPerRoute as _HttpRbacPerRoute
 from mesh.xds.generated.envoy.extensions.filters.http.router.v3 import Router as Router
 from mesh.xds.generated.envoy.extensions.filters.listener.tls_inspector.v3 import TlsInspector as TlsInspector
 from mesh.xds.generated.envoy.extensions.filters.network.connection_limit.v3 import ConnectionLimit as ConnectionLimit
@@ -121,5 +126,6 @@ from mesh.xds.generated.google.rpc import Status as Status
 # Their own names say less.
 AggregateCluster = _AggregateCluster
 HttpRbac = _HttpRbac
+HttpRbacPerRoute = _HttpRbacPerRoute
 NetworkRbac = _NetworkRbac
 RbacRules = _RbacRules

@@ -5,15 +5,15 @@ A `Source` says what each proxy should have. `authenticate` says who a proxy may
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import trio
 
-from headway.api import Api, Call, Cardinality, Duplex, method
-from headway.errors import InvalidArgument, RateLimited
+from headway.api import Api, Call, Cardinality, Duplex, Interrupted, method
+from headway.errors import HeadwayError, InvalidArgument, RateLimited
 from headway.rpc import Encoded
 from mesh.xds.messages import (
     DeltaDiscoveryRequest,
@@ -23,7 +23,7 @@ from mesh.xds.messages import (
     Node,
 )
 from mesh.xds.protocol import DeltaStream, Rejection, WholeStream
-from mesh.xds.resources import Snapshot
+from mesh.xds.resources import Kind, Snapshot
 
 Authenticate = Callable[[Call, Node], Awaitable[None]]
 """Raises Unauthenticated or PermissionDenied unless the caller of a stream may be this node."""
@@ -46,7 +46,8 @@ class Limits:
     recheck: float = 300.0
 
 
-Publish = Callable[[Snapshot], None]
+Publish = Callable[[Snapshot | HeadwayError], None]
+"""Gives a stream its next snapshot, or the error with which it ends."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ class Feedback:
 
     Attributes:
         rejected: called with each response that the proxy has rejected.
-        synced: called when the proxy has accepted or rejected all that it asks for. It may be called again without a
-            change.
+        synced: called when the proxy has accepted or rejected all that it asks for, with the versions that it has
+            rejected by type and name. It may be called again without a change.
     """
 
     rejected: Callable[[Rejection], None] = lambda _: None
-    synced: Callable[[], None] = lambda: None
+    synced: Callable[[Mapping[Kind, Mapping[str, str]]], None] = lambda _: None
 
 
 class Source(Protocol):
@@ -68,6 +69,8 @@ class Source(Protocol):
 
     def open(self, node: Node, publish: Publish) -> AbstractAsyncContextManager[Feedback]:
         """Call ``publish`` with each snapshot of a node, within a block that lasts as long as its stream.
+
+        An error in place of a snapshot ends the stream.
 
         A node may have two streams for a while: a proxy may connect anew before the end of its last stream is known.
         Nothing is sent to a proxy without a snapshot, so that it keeps what it has.
@@ -113,26 +116,55 @@ class Snapshots:
                 self._streams.pop(node.id, None)
 
 
+class Admission:
+    """The open streams of a server.
+
+    Attributes:
+        limits: the limits.
+        opening: limits the streams that begin at once.
+        open_streams: the number of open streams.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.opening = trio.CapacityLimiter(limits.opening)
+        self.open_streams = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count a stream while the block runs. Raise RateLimited if there are too many."""
+        if self.open_streams >= self.limits.streams:
+            raise RateLimited(f"{self.open_streams} streams are open, and no more are allowed: try another server", 5.0)
+        self.open_streams += 1
+        try:
+            yield
+        finally:
+            self.open_streams -= 1
+
+
 class AdsService(Api, service="envoy.service.discovery.v3.AggregatedDiscoveryService"):
     """The service that Envoy and gRPC clients call for their configuration.
 
     Args:
         source: what each proxy should have.
         authenticate: who a proxy may be. It is asked at the beginning of a stream and every ``limits.recheck`` seconds.
-        limits: the limits.
+        limits: the limits, or what counts against them, if a server makes a service for each caller.
     """
 
-    def __init__(self, source: Source, authenticate: Authenticate, limits: Limits | None = None) -> None:
+    def __init__(self, source: Source, authenticate: Authenticate, limits: Limits | Admission | None = None) -> None:
         self._source = source
         self._authenticate = authenticate
-        self.limits = limits or Limits()
-        self._opening = trio.CapacityLimiter(self.limits.opening)
-        self._open = 0
+        self._admission = limits if isinstance(limits, Admission) else Admission(limits or Limits())
+
+    @property
+    def limits(self) -> Limits:
+        """The limits."""
+        return self._admission.limits
 
     @property
     def open_streams(self) -> int:
         """The number of open streams."""
-        return self._open
+        return self._admission.open_streams
 
     @method("DeltaAggregatedResources", DeltaDiscoveryRequest, DeltaDiscoveryResponse, Cardinality.STREAM_STREAM)
     async def delta(self, call: Call, stream: Duplex) -> None:
@@ -145,7 +177,7 @@ class AdsService(Api, service="envoy.service.discovery.v3.AggregatedDiscoverySer
         await self._serve(call, stream, WholeStream())
 
     async def _serve(self, call: Call, stream: Duplex, state: DeltaStream | WholeStream) -> None:
-        with self._one():
+        with self._admission.one():
             first: Any = None
             with trio.move_on_after(self.limits.first_request):
                 first = await stream.recv_message()
@@ -159,7 +191,7 @@ class AdsService(Api, service="envoy.service.discovery.v3.AggregatedDiscoverySer
 
     async def enter(self, stack: AsyncExitStack, call: Call, node: Node, publish: Publish) -> Feedback:
         """Authenticate a node and open its snapshots. Few streams do so at once when thousands connect anew."""
-        async with self._opening:
+        async with self._admission.opening:
             await self._authenticate(call, node)
             return await stack.enter_async_context(self._source.open(node, publish))
 
@@ -167,21 +199,11 @@ class AdsService(Api, service="envoy.service.discovery.v3.AggregatedDiscoverySer
         """Authenticate a node again."""
         await self._authenticate(call, node)
 
-    @contextmanager
-    def _one(self) -> Iterator[None]:
-        if self._open >= self.limits.streams:
-            raise RateLimited(f"{self._open} streams are open, and no more are allowed: try another server", 5.0)
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-
 
 class _Served:
     """One stream: a task that reads, one that sends what the core has to send, and one that authenticates again."""
 
-    __slots__ = ("_call", "_due", "_feedback", "_node", "_service", "_state", "_stream")
+    __slots__ = ("_call", "_due", "_end", "_feedback", "_node", "_service", "_state", "_stream")
 
     def __init__(
         self, service: AdsService, call: Call, stream: Duplex, state: DeltaStream | WholeStream, node: Node
@@ -192,6 +214,7 @@ class _Served:
         self._state = state
         self._node = node
         self._due = trio.Event()
+        self._end: HeadwayError | None = None
         self._feedback = Feedback()
 
     async def run(self, first: Any) -> None:
@@ -214,11 +237,15 @@ class _Served:
                 nursery.start_soon(until_end, self._receive)
                 nursery.start_soon(until_end, self._check)
                 await until_end(self._send)
-        if failed:
+        # A proxy that goes away is no error.
+        if failed and not isinstance(failed[0], Interrupted):
             raise failed[0]
 
-    def _publish(self, snapshot: Snapshot) -> None:
-        self._state.publish(snapshot)
+    def _publish(self, given: Snapshot | HeadwayError) -> None:
+        if isinstance(given, Snapshot):
+            self._state.publish(given)
+        else:
+            self._end = given
         self._due.set()
 
     async def _receive(self) -> None:
@@ -229,11 +256,13 @@ class _Served:
     async def _send(self) -> None:
         while True:
             self._due = trio.Event()
+            if self._end is not None:
+                raise self._end
             while (response := self._state.take()) is not None:
                 await self._stream.send_message(Encoded(response.pieces))
             # Only here: an answer or a snapshot may make something due, until `take` finds that there is nothing.
             if self._state.synced:
-                self._feedback.synced()
+                self._feedback.synced(self._state.rejected)
             await self._due.wait()
 
     async def _check(self) -> None:

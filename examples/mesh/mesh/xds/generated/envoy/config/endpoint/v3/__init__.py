@@ -5,6 +5,7 @@
 
 __all__ = (
     "ClusterLoadAssignment",
+    "ClusterLoadAssignmentPolicy",
     "Endpoint",
     "LbEndpoint",
     "LocalityLbEndpoints",
@@ -25,8 +26,22 @@ class ClusterLoadAssignment(betterproto2.Message):
 
     endpoints: "list[LocalityLbEndpoints]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
 
+    policy: "ClusterLoadAssignmentPolicy | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
+
 
 default_message_pool.register_message("envoy.config.endpoint.v3", "ClusterLoadAssignment", ClusterLoadAssignment)
+
+
+@dataclass(eq=False, repr=False)
+class ClusterLoadAssignmentPolicy(betterproto2.Message):
+    overprovisioning_factor: "int | None" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, unwrap=lambda: ____google__protobuf__.UInt32Value, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "envoy.config.endpoint.v3", "ClusterLoadAssignment.Policy", ClusterLoadAssignmentPolicy
+)
 
 
 @dataclass(eq=False, repr=False)

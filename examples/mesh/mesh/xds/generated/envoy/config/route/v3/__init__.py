@@ -206,6 +206,10 @@ class VirtualHost(betterproto2.Message):
 
     routes: "list[Route]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
 
+    typed_per_filter_config: "dict[str, ____google__protobuf__.Any]" = betterproto2.field(
+        15, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE)
+    )
+
 
 default_message_pool.register_message("envoy.config.route.v3", "VirtualHost", VirtualHost)
 

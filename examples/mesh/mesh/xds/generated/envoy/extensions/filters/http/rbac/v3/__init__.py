@@ -3,7 +3,10 @@
 # plugin: python-betterproto2
 # This file has been @generated
 
-__all__ = ("Rbac",)
+__all__ = (
+    "Rbac",
+    "RbacPerRoute",
+)
 
 
 import betterproto2
@@ -20,6 +23,14 @@ class Rbac(betterproto2.Message):
 
 
 default_message_pool.register_message("envoy.extensions.filters.http.rbac.v3", "RBAC", Rbac)
+
+
+@dataclass(eq=False, repr=False)
+class RbacPerRoute(betterproto2.Message):
+    rbac: "Rbac | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+
+default_message_pool.register_message("envoy.extensions.filters.http.rbac.v3", "RBACPerRoute", RbacPerRoute)
 
 
 from ......config.rbac import v3 as _____config__rbac__v3__
