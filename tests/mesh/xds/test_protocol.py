@@ -1,4 +1,4 @@
-"""The core of xDS decides what each request and each snapshot leads to."""
+"""The core of xDS decides what each request and each snapshot leads to (XS-5 to XS-10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service admits, tells apart and bounds the streams of proxies."""
+"""The service admits, tells apart and bounds the streams of proxies (XS-1)."""
 
 from __future__ import annotations
 
