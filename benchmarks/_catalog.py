@@ -58,10 +58,10 @@ def _operations(services: int, workloads: int) -> Iterator[Put]:
     for service in range(services):
         name = service_name(service)
         data = Service(workloads=WorkloadSelector(prefixes=[f"{name}-"]), ports=ports)
-        yield _put(SERVICE, name, encode(data), service)
+        yield put(SERVICE, name, encode(data), service)
         for number in range(workloads):
             text = encode(_workload(name, number))
-            yield _put(WORKLOAD, workload_name(service, number), text, services + service * workloads + number)
+            yield put(WORKLOAD, workload_name(service, number), text, services + service * workloads + number)
 
 
 def _workload(service: str, number: int) -> Workload:
@@ -75,7 +75,8 @@ def _workload(service: str, number: int) -> Workload:
     )
 
 
-def _put(type: ResourceType[Any], name: str, value: bytes, number: int) -> Put:
+def put(type: ResourceType[Any], name: str, value: bytes, number: int) -> Put:
+    """Return the operation that stores a resource. The number is unique in its store."""
     resource = pb.Resource(
         id=type.id(name, uid=f"01HZ{number:022d}").message(),
         generation=f"01HY{number:022d}",
