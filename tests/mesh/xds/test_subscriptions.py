@@ -108,6 +108,34 @@ def test_cluster_that_is_gone_before_its_endpoints_holds_nothing_up() -> None:
     assert stream.synced
 
 
+def test_proxy_whose_cluster_warmed_during_an_outage_gets_its_endpoints_again() -> None:
+    """Envoy does not ask for clusters while one warms. It says that it has the endpoints, and waits for them."""
+    stream = DeltaStream()
+    stream.publish(Snapshot(ALL))
+    stream.request(ask(E, "a", has={"a": ALL[1].version}))
+    stream.request(ask(L, has={"in": ALL[2].version}))
+    stream.request(ask(R, "r", has={"r": ALL[3].version}))
+    assert exchange(stream) == [(E, ["a"], [])]
+    stream.request(ask(C, has={"a": ALL[0].version}))
+    assert exchange(stream) == []
+
+
+def test_routes_wait_for_a_proxy_that_asks_for_clusters_after_its_endpoints() -> None:
+    """A new route may name a cluster that the proxy is about to ask for."""
+    stream = DeltaStream()
+    stream.publish(Snapshot([*ALL[:3], cluster("b"), endpoints("b", 2), route("r", {"b": 1})]))
+    stream.request(ask(E, "a", has={"a": ALL[1].version}))
+    stream.request(ask(R, "r", has={"r": ALL[3].version}))
+    sent = sent_by(stream)
+    assert sent.kind is E
+    assert stream.take() is None
+    stream.request(ask(C, has={"a": ALL[0].version}))
+    stream.request(accept(sent))
+    assert exchange(stream) == [(C, ["b"], [])]
+    stream.request(ask(E, "b"))
+    assert exchange(stream) == [(E, ["b"], []), (R, ["r"], [])]
+
+
 def test_rejection_ends_with_the_wildcard_that_asked() -> None:
     """Clusters are removed only while no listener is rejected, and the proxy has this one no longer."""
     stream = connected(*ALL, cluster("b"), endpoints("b", 1))

@@ -220,8 +220,11 @@ class _Stream:
 
     def _clusters_ready(self) -> bool:
         """Return True if each cluster that was sent can be used. A proxy that asks for single ones has no order."""
-        clusters = self._types.get(Kind.CLUSTER)
-        if clusters is None or not clusters.wildcard:
+        clusters, endpoints = self._types.get(Kind.CLUSTER), self._types.get(Kind.ENDPOINTS)
+        if clusters is None:
+            # It may ask for clusters once it has these endpoints.
+            return endpoints is None or endpoints.in_flight is None
+        if not clusters.wildcard:
             return True
         # While any response is in flight, even one of removals, a new cluster may be waiting behind it. A cluster that
         # is about to be removed warms in vain, but it may return to the snapshot first.
@@ -368,6 +371,10 @@ class DeltaStream(_Stream):
         has = request.initial_resource_versions
         state.known = {name: version for name, version in has.items() if state.wildcard or name in asked}
         state.again = self._needed(kind, state.names)
+        if kind is Kind.ENDPOINTS and Kind.CLUSTER not in self._types:
+            # A proxy that connects anew asks for clusters first. While a changed one warms, it asks for them later, and
+            # waits for the endpoints that it has already.
+            state.again = set(state.names)
 
     def _answer(self, kind: Kind, state: _Type, request: DeltaDiscoveryRequest) -> Rejection | None:
         if not request.response_nonce or request.response_nonce != state.nonce or state.in_flight is None:
