@@ -162,6 +162,23 @@ async def test_ed6_w13_status_is_that_of_all_workloads_and_has_one_writer() -> N
         assert await reasons(shot.client, "a") == ACCEPTED
 
 
+async def test_addresses_of_a_workload_without_a_mesh_port_do_not_conflict() -> None:
+    """It has no proxy that would listen on them."""
+    async with one_shot(STATUSES, "destinations-status") as shot:
+        await shot.given(meshed("web-1", {"http": HTTP}), *API, of("a", to("api")), of("b", to("api")))
+        await settled(shot, DESTINATIONS.id("a"))
+        assert await reasons(shot.client, "a") == ACCEPTED
+
+
+async def test_status_that_another_writer_replaces_is_written_again() -> None:
+    async with one_shot(STATUSES, "destinations-status") as shot:
+        stored, *_ = await shot.given(of("a", to("api")))
+        await settled(shot, DESTINATIONS.id("a"))
+        await shot.requests()
+        await shot.client.write_status(stored, KEY, [headway.Condition(type="Wrong")])
+        assert [each.id.name for each in await shot.requests()] == ["a"]
+
+
 async def destinations_come_and_go(world: simulation.World) -> None:
     """Destinations come before their service; then another resource conflicts, and goes."""
     client = world.client

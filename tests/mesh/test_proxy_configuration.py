@@ -99,11 +99,19 @@ async def test_pc3_pc4_better_configurations_win_and_lists_and_maps_are_joined()
 
 
 def test_pc3_of_equal_configurations_the_older_one_wins() -> None:
-    old, new = at(1, limited("b", 1, prefixes=["web"])), at(2, limited("a", 2, prefixes=["web"]))
+    # A prefix of other workloads does not count.
+    old, new = at(1, limited("b", 1, prefixes=["web"])), at(2, limited("a", 2, prefixes=["web", "other-"]))
     for found in ([old, new], [new, old]):
         dynamic = merged(found, meshed("web-1")).dynamic_config
         assert dynamic is not None
         assert dynamic.inbound_connections == InboundConnectionsConfig(max_inbound_connections=1)
+
+
+def test_pc3_prefix_beside_a_name_makes_a_configuration_no_better() -> None:
+    old, new = at(1, limited("b", 1, names=["web-1"])), at(2, limited("a", 2, names=["web-1"], prefixes=["web"]))
+    dynamic = merged([new, old], meshed("web-1")).dynamic_config
+    assert dynamic is not None
+    assert dynamic.inbound_connections == InboundConnectionsConfig(max_inbound_connections=1)
 
 
 async def test_pc5_w19_prefix_begins_the_name_and_a_status_says_if_it_selects() -> None:
@@ -118,6 +126,15 @@ async def test_pc5_w19_prefix_begins_the_name_and_a_status_says_if_it_selects() 
             await shot.requests()
             await shot.given(meshed("web-1"))
             assert id in [each.id.without_uid() for each in await shot.requests()] or reason == "WorkloadsFound"
+
+
+async def test_status_that_another_writer_replaces_is_written_again() -> None:
+    async with one_shot(alone("proxy-configuration-status"), "proxy-configuration-status") as shot:
+        stored, *_ = await shot.given(limited("c", 1, prefixes=["web"]))
+        await settled(shot, PROXY_CONFIGURATION.id("c"))
+        await shot.requests()
+        await shot.client.write_status(stored, KEY, [headway.Condition(type="Wrong")])
+        assert [each.id.name for each in await shot.requests()] == ["c"]
 
 
 async def configurations_come_and_go(world: simulation.World) -> None:

@@ -188,3 +188,13 @@ def test_w10_every_service_is_looked_at_once_for_the_statuses_of_its_routes() ->
     found = of_routes(routes, Counting(*services("api", "bar", "foo"), *routes))
     assert [[each.reason for each in conditions] for conditions in found] == [["Ok"]] * 3
     assert [id.name for id in asked] == ["api", "bar"]
+
+
+async def test_status_of_a_policy_that_another_writer_replaces_is_written_again() -> None:
+    async with one_shot(APP, "routes") as shot:
+        policy = DestinationPolicy(port_configs={"http": DestinationConfig()})
+        stored, *_ = await shot.given(DESTINATION_POLICY.new("api", policy))
+        await settled(shot, API)
+        await shot.requests()
+        await shot.client.write_status(stored, KEY, [headway.Condition(type="Wrong")])
+        assert [each.id for each in await shot.requests()] == [API]

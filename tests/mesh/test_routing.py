@@ -182,6 +182,12 @@ def test_two_backends_of_one_rule_conflict_and_those_of_two_rules_do_not() -> No
     assert reasons(HTTP_ROUTE.new("r", http(to_http("foo"), to_http("foo"))), named("api"), named("foo")) == ["Ok"]
 
 
+def test_route_to_the_mesh_port_has_one_fault() -> None:
+    """RT-6: it has no port, so its backends are not looked for under the name of one."""
+    route = HTTP_ROUTE.new("r", http(to_http("foo"), parents=[parent("api", "mesh")]))
+    assert reasons(route, named("api"), named("foo")) == ["ParentRefUsingMeshPort"]
+
+
 def test_oldest_route_decides_on_the_kind_whatever_is_edited_later() -> None:
     """RT-10: scenarios 5 and 6, and W-11: a generation has no say."""
     data = service(http=HTTP, grpc=GRPC, mesh=MESH)

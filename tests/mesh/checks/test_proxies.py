@@ -147,6 +147,7 @@ def test_destination_is_in_the_tenancy_of_the_resource_by_default() -> None:
         (to(IPPortAddress(ip="127.0.0.1", port=65536)), ".ip_port.port"),
         (to(UnixSocketAddress()), ".unix.path"),
         (to(UnixSocketAddress(path="/" + "x" * 108)), ".unix.path"),
+        (to(UnixSocketAddress(path="/" + "ü" * 54)), ".unix.path"),
         (to(UnixSocketAddress(path="/x", mode="rw")), ".unix.mode"),
         (to(UnixSocketAddress(path="/x", mode="0777")), ""),
         (to(UnixSocketAddress(path="/x", mode="1777")), ".unix.mode"),

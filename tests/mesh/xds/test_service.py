@@ -41,10 +41,11 @@ class Proxy:
 
 async def test_stream_without_a_node_is_refused() -> None:
     """The error names the field."""
-    proxy = Proxy("")
-    proxy.send.send_nowait(m.DeltaDiscoveryRequest(type_url=Kind.CLUSTER.value))
-    with pytest.raises(InvalidArgument, match=r"node\.id: missing"):
-        await AdsService(Snapshots(), nobody).delta(Call(), proxy)
+    for node in (None, m.Node(cluster="headway")):
+        proxy = Proxy("")
+        proxy.send.send_nowait(m.DeltaDiscoveryRequest(type_url=Kind.CLUSTER.value, node=node))
+        with pytest.raises(InvalidArgument, match=r"node\.id: missing"):
+            await AdsService(Snapshots(), nobody).delta(Call(), proxy)
 
 
 async def test_silent_stream_ends(autojump_clock: trio.testing.MockClock) -> None:

@@ -167,7 +167,7 @@ class _Type:
 
 
 class _Stream:
-    """What both variants of the protocol have in common."""
+    """The common part of both variants of the protocol."""
 
     def __init__(self) -> None:
         self._types: dict[Kind, _Type] = {}
@@ -332,12 +332,8 @@ class _Stream:
         for name, (order, missing) in list(self._warming.items()):
             if order < done.order:
                 missing -= got
-            if not missing and not self._is_in_flight(name):
+            if not missing:
                 del self._warming[name]
-
-    def _is_in_flight(self, cluster: str) -> bool:
-        clusters = self._types[Kind.CLUSTER].in_flight
-        return clusters is not None and cluster in clusters.upserts
 
 
 class DeltaStream(_Stream):

@@ -1,6 +1,6 @@
 """The AggregatedDiscoveryService: for each stream a few tasks around the core.
 
-A `Source` says what each proxy should have. `authenticate` says who a proxy may be.
+A `Source` has the snapshot of each proxy. `authenticate` decides whether a caller may be a proxy.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Publish = Callable[[Snapshot | HeadwayError], None]
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a source wants to know of a stream.
+    """The callbacks of a source about one stream.
 
     Attributes:
         rejected: called with each response that the proxy has rejected.
@@ -65,7 +65,7 @@ class Feedback:
 
 
 class Source(Protocol):
-    """What proxies should have."""
+    """A source of the snapshots of proxies."""
 
     def open(self, node: Node, publish: Publish) -> AbstractAsyncContextManager[Feedback]:
         """Call ``publish`` with each snapshot of a node, within a block that lasts as long as its stream.
@@ -146,8 +146,9 @@ class AdsService(Api, service="envoy.service.discovery.v3.AggregatedDiscoverySer
     """The service that Envoy and gRPC clients call for their configuration.
 
     Args:
-        source: what each proxy should have.
-        authenticate: who a proxy may be. It is asked at the beginning of a stream and every ``limits.recheck`` seconds.
+        source: the snapshots of proxies.
+        authenticate: decides whether a caller may be a node. It is asked at the beginning of a stream and every
+            ``limits.recheck`` seconds.
         limits: the limits, or what counts against them, if a server makes a service for each caller.
     """
 
