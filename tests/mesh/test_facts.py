@@ -7,11 +7,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FACTS = HERE.parents[1] / "examples/mesh/FACTS.md"
-COUNTS = {"MT": 13, "RT": 18, "ED": 6, "PC": 5, "SP": 17, "XC": 7, "XS": 11}
+COUNTS = {"MT": 13, "RT": 18, "ED": 6, "PC": 5, "SP": 17, "XC": 7, "XS": 11, "LC": 9}
 WEAKNESSES = {f"W-{number}" for number in range(1, 20)}
 IDS = [f"{letters}-{number}" for letters, count in COUNTS.items() for number in range(1, count + 1)]
 _ID = re.compile(rf"\b({'|'.join(COUNTS)}|W)-(\d+)(?: to (?:\1-)?(\d+))?\b")
-_IN_NAME = re.compile(r"_(rt|ed|pc|sp|xc|xs|w)(\d+)(?=_)")
+_IN_NAME = re.compile(r"_(rt|ed|pc|sp|xc|xs|lc|w)(\d+)(?=_)")
 
 
 def named(text: str) -> set[str]:

@@ -3,6 +3,10 @@
 names      SPIFFE ids
 signing    roots and leaves in X.509
 leaves     the leaves of one process, and their renewal
+sealing    the encryption of the roots' keys in the store
+messages, types  the authority and its roots as resources
+rotation   from one root to the next, as plain functions
+controllers  the rotation on the leader, and the signing in each process
 """
 
 from __future__ import annotations
@@ -10,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from mesh.certificates.controllers import certificates as certificates
 from mesh.certificates.leaves import LeafLimits as LeafLimits
 from mesh.certificates.leaves import Leaves as Leaves
 from mesh.certificates.leaves import in_memory as in_memory
 from mesh.certificates.names import IdentityKey as IdentityKey
+from mesh.certificates.sealing import WrongKeyFile as WrongKeyFile
 from mesh.certificates.signing import Leaf as Leaf
 
 

@@ -102,7 +102,7 @@ class Leaves:
         """Return a certificate that is valid now. It waits until the roots are known, and then its turn.
 
         Raises:
-            FailedPrecondition: this process keeps as many leaves as it may.
+            FailedPrecondition: this process keeps as many leaves as it may, or cannot use the key of the root.
             InvalidArgument: a part of the key is not a valid name.
         """
         name = spiffe_id(self._mesh, identity)
@@ -129,16 +129,23 @@ class Leaves:
         """Call ``changed`` with an identity that has a new certificate, or with None when the roots are others."""
         self._changed.append(changed)
 
-    def trust(self, roots: tuple[str, ...], signer: Signer, lifetime: datetime.timedelta) -> None:
+    def trust(self, roots: tuple[str, ...], signer: Signer | None, lifetime: datetime.timedelta) -> None:
         """Have proxies trust these roots, and sign leaves of this lifetime with one of them.
 
         Leaves of another root are renewed soon. Each other leaf keeps its lifetime.
+
+        Args:
+            roots: the roots, in PEM.
+            signer: the root that signs. None if its key cannot be used: then the former one signs while it is trusted.
+            lifetime: the lifetime of new leaves.
         """
         before, self._roots = self._roots, roots
+        if signer is None and self._signer is not None and self._signer.certificate in roots:
+            signer = self._signer
         self._signer, self._lifetime = signer, lifetime
         self._known.set()
         for identity, held in self._held.items():
-            if held.leaf is not None and held.root != signer.fingerprint:
+            if signer is not None and held.leaf is not None and held.root != signer.fingerprint:
                 held.root = signer.fingerprint  # of the leaf that is on the way, so that this is done once
                 self._plan(identity, held, self._now() + min(SPREAD, lifetime / 10) * self._chance())
         if before != roots:
@@ -163,8 +170,12 @@ class Leaves:
                 await self._earlier.wait()
 
     async def _renew_one(self, identity: IdentityKey, held: _Held) -> None:
-        async with held.lock:
-            await self._sign(identity, spiffe_id(self._mesh, identity), held)
+        try:
+            async with held.lock:
+                await self._sign(identity, spiffe_id(self._mesh, identity), held)
+        except FailedPrecondition:
+            self._plan(identity, held, self._now() + SPREAD)
+            return
         if self._held.get(identity) is held:
             self._tell(identity)
 
@@ -173,7 +184,11 @@ class Leaves:
         async with self._queue:
             await trio.sleep_until(self._next_turn)
             self._next_turn = trio.current_time() + 1 / self._limits.rate
-        assert self._signer is not None  # since it is known
+        if self._signer is None:
+            raise FailedPrecondition(
+                f"no certificate of {identity.name}: this process cannot use the key of the root that signs; the "
+                "errors of its controller `certificates` say why"
+            )
         now = self._now()
         made = self._signer.leaf(name, now=now, lifetime=self._lifetime)
         if self._held.get(identity) is held:
