@@ -424,11 +424,11 @@ def share_a_route(state: ProxyState) -> None:
     [
         (lambda it: it.clusters.clear(), "data.proxy_state.routes['r']: no cluster has the name 'api'"),
         (lambda it: it.routes.clear(), "listeners[0].routers[0].l7.route.name: no route has the name 'r'"),
-        (lambda it: it.listeners.append(it.listeners[0]), "listeners: the name 'out' is there twice"),
+        (lambda it: it.listeners.append(it.listeners[0]), "listeners: the name 'out' is used twice"),
         (lambda it: it.listeners[0].routers.clear(), "listeners[0].routers is empty"),
         (lambda it: it.listeners[0].routers.append(it.listeners[0].routers[0]), "routers[1].match is that of"),
         (lambda it: setattr(it.listeners[0], "host_port", None), "listeners[0] has no address"),
-        (lambda it: it.routes["r"].virtual_hosts.append(it.routes["r"].virtual_hosts[0]), "'*' is there twice"),
+        (lambda it: it.routes["r"].virtual_hosts.append(it.routes["r"].virtual_hosts[0]), "'*' is in two places"),
         (break_weights, "the sum of the weights is 0"),
         (break_tls, "endpoint_group.dynamic.outbound_tls is missing"),
         (share_a_route, "another router with the route 'r' has other permissions"),

@@ -64,8 +64,8 @@ def proxies(
     found = connected or Proxies()
     admission = Admission(limits or Limits())
 
-    def service(host: Host, caller: Caller | None) -> AdsService:
-        one = ForCaller(found, host, caller)
+    def service(_: Host, caller: Caller | None) -> AdsService:
+        one = ForCaller(found, caller)
         return AdsService(one, one.authenticate, admission)
 
     return Extension(apps=[_app(certificates, mesh, found)], services=[service])

@@ -150,7 +150,7 @@ def _balance(made: m.Cluster, given: DynamicEndpointGroupConfig) -> None:
         made.lb_policy = m.ClusterLbPolicy.LEAST_REQUEST
         count = given.least_request.choice_count
         if count is not None:
-            # A choice among fewer than two is none.
+            # The proxy takes no number below 2.
             made.least_request_lb_config = m.ClusterLeastRequestLbConfig(choice_count=max(2, count.value))
     elif given.random is not None:
         made.lb_policy = m.ClusterLbPolicy.RANDOM

@@ -18,7 +18,7 @@ _HEALTH = {
     # It gets no new connections, and ends those that it has.
     Health.HEALTH_MAINTENANCE: m.HealthStatus.DRAINING,
 }
-# By default, others stand in for a cluster once less than 72 % of it is healthy. Here, they do when nobody is left.
+# By default, others stand in for a cluster once less than 72 % of it is healthy. Here, all of it must fail first.
 _POLICY = m.ClusterLoadAssignmentPolicy(overprovisioning_factor=100_000)
 _SERVING = (m.HealthStatus.HEALTHY, m.HealthStatus.DRAINING, m.HealthStatus.UNHEALTHY)
 

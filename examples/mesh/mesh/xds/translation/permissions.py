@@ -1,6 +1,6 @@
 """The filters that allow and deny: first those that deny, then those that allow.
 
-All conditions of a rule must hold. A filter that allows, but has no policy, lets nobody through.
+All conditions of a rule must hold. A filter that allows by policies, and has none, denies every request.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NOBODY = m.RbacRules(action=m.RbacAction.ALLOW)
 def http(given: TrafficPermissions | None) -> list[m.HttpFilter]:
     """Return the filters of requests. Without permissions, such as on the way out, there are none.
 
-    They let nobody through. What they allow and deny is a part of the route, so that a change of a permission closes no
-    connection, and holds for the next request of each.
+    Alone, they deny every request. The route says what they allow and deny, so that a change of a permission closes no
+    connection, and holds for the next request.
     """
     if given is None:
         return []
@@ -90,7 +90,7 @@ def _policies(given: Iterable[Permission], has_requests: bool, *, allows: bool) 
 
 def _principal(given: Principal, *, allows: bool) -> m.Principal | None:
     if given.spiffe is None:
-        # It says nothing about the sender. To deny, that is everyone, and to allow, nobody.
+        # The sender is not given. A denial then holds for all senders, and a permission for none.
         return None if allows else m.Principal(any=True)
     excluded = [m.Principal(not_id=_sender(each)) for each in given.exclude_spiffes]
     if not excluded:

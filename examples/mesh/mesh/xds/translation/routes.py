@@ -45,7 +45,9 @@ def configuration(
     seen: set[str] = set()
     for domain in (each for host in hosts for each in host.domains):
         if domain.lower() in seen:
-            raise Unfit(f"{path}.virtual_hosts: the domain {domain!r} is there twice: each belongs to one virtual host")
+            raise Unfit(
+                f"{path}.virtual_hosts: the domain {domain!r} is in two places: each may be in one virtual host"
+            )
         seen.add(domain.lower())
     return m.RouteConfiguration(name=name, virtual_hosts=hosts, validate_clusters=True)
 

@@ -49,7 +49,9 @@ def _check_unique(path: str, names: list[str]) -> None:
     seen: set[str] = set()
     for each in names:
         if not each or each in seen:
-            raise Unfit(f"{path}: the name {quoted(each)} is {'there twice' if each else 'empty'}: give each its own")
+            raise Unfit(
+                f"{path}: the name {quoted(each)} is {'used twice' if each else 'empty'}: each needs a name of its own"
+            )
         seen.add(each)
 
 

@@ -14,7 +14,7 @@ from mesh.xds.resources import packed
 from mesh.xds.translation.faults import ADS, Unfit, regex
 
 _NAME = "envoy.transport_sockets.tls"
-# No text has a character that is none.
+# It matches no text, because it asks for a character outside of Unicode.
 _NOBODY = r"[^\x{0}-\x{10FFFF}]"
 
 
