@@ -12,7 +12,6 @@ from cryptography.fernet import Fernet
 
 from mesh.certificates.sealing import Sealing, WrongKeyFile
 
-
 # A key of a test, so that each run has the same tests.
 KEY = base64.urlsafe_b64encode(b"k" * 32)
 
