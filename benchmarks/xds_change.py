@@ -40,7 +40,7 @@ _EACH, _INTERVAL, _CHANGES = 10, 0.01, 500
 
 
 @asynccontextmanager
-async def _mesh(services: int) -> AsyncIterator[str]:
+async def _mesh(services: int) -> AsyncIterator[headway.Engine]:
     """Run a mesh whose templates are current. Yields its engine."""
     backend = await filled(services, _EACH)
     made = []

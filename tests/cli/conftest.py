@@ -93,10 +93,16 @@ def start(tmp_path: Path) -> Iterator[Started]:
 
 def address_of(process: subprocess.Popen[str]) -> str:
     """Return the address that a server prints when it listens."""
+    return announced(process, "listening on ")
+
+
+def announced(process: subprocess.Popen[str], beginning: str) -> str:
+    """Return the rest of the next line that begins so. On a busy machine, lines of the log may come before it."""
     assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("listening on "), line + (process.stderr.read() if process.stderr else "")
-    return line.removeprefix("listening on ").strip()
+    for line in iter(process.stdout.readline, ""):
+        if line.startswith(beginning):
+            return line.removeprefix(beginning).strip()
+    raise AssertionError(process.stderr.read() if process.stderr else "the process has ended")
 
 
 def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:

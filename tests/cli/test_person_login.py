@@ -17,7 +17,7 @@ import httpx
 import pytest
 import trio
 
-from tests.cli.conftest import CORE, HEADWAY, ROOT, Started, address_of
+from tests.cli.conftest import CORE, HEADWAY, ROOT, Started, address_of, announced
 from tests.cli.test_serve_forward import run_command
 from tests.helpers.browser import PATIENCE, open_chromium
 from tests.helpers.oidc_provider import PASSWORD, USER, OidcProvider, http_client, serving_provider
@@ -163,8 +163,7 @@ def serving_people(provider: OidcProvider, start: Started, folder: Path) -> Peop
     options = ("--access", str(folder / "access.yaml"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
     process = start("serve", "tests.cli.served:app", *options)
     server = address_of(process)
-    assert process.stdout is not None
-    pages = process.stdout.readline().split()[-1]
+    pages = announced(process, "HTTP at ")
     return People(provider, server, pages, state)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.cli.conftest import Started, address_of
+from tests.cli.conftest import Started, address_of, announced
 from tests.cli.terminal import Terminal, address
 from tests.cli.test_serve_forward import run_command
 from tests.helpers.secret_files import write_secret
@@ -76,8 +76,7 @@ def test_sighup_reloads_the_certificate(start: Started, tmp_path: Path) -> None:
     process = start("serve", "tests.cli.served:app", *options)
     server = address_of(process)
     assert process.stderr is not None
-    assert process.stdout is not None
-    metrics = process.stdout.readline().split()[4].rstrip(",")
+    metrics = announced(process, "metrics and health at ").split()[0].rstrip(",")
 
     def is_refused() -> bool:
         with urllib.request.urlopen(metrics) as page:

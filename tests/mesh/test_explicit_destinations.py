@@ -14,7 +14,7 @@ import headway
 from catalog.messages import Protocol, Service, WorkloadSelector
 from catalog.types import SERVICE, WORKLOAD
 from headway.testing import one_shot, simulation
-from mesh.controllers.explicit_destinations import KEY
+from mesh.explicit import KEY
 from mesh.messages import (
     ComputedPortRoutes,
     ComputedRoutes,
