@@ -133,3 +133,38 @@ async def test_reconnected_envoy_gets_only_what_has_changed(tmp_path: Path, sent
                         await load.more(20, str(two))
                         assert [(each.kind, [got.name for got in each.resources]) for each in sent] == [(E, ["a"])]
                 assert load.failures == []
+
+
+async def test_envoy_whose_cluster_warms_during_an_outage_gets_its_endpoints_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it has them, for the old cluster. It would ask for no clusters, and wait for 15 seconds."""
+    source, port, control_port = Snapshots(), free_port(), free_port()
+    take = DeltaStream.take
+
+    def without_endpoints(self: DeltaStream) -> Response | None:
+        made = take(self)
+        return None if made is not None and made.kind is E else made
+
+    async with backend() as one, trio.open_nursery() as nursery:
+        first = trio.CancelScope()
+
+        async def serve_first() -> None:
+            with first:
+                async with served(source, control_port):
+                    await trio.sleep_forever()
+
+        rest = [endpoints("a", one), listener("in", port, "r"), route("r", {"a": 1})]
+        source["web"] = Snapshot([cluster("a"), *rest])
+        nursery.start_soon(serve_first)
+        async with running(tmp_path, f"127.0.0.1:{control_port}") as admin:
+            warming = f"{admin}/stats?filter=warming_clusters"
+            await until(f"http://127.0.0.1:{port}/", lambda got: got.text == str(one))
+            monkeypatch.setattr(DeltaStream, "take", without_endpoints)
+            source["web"] = Snapshot([cluster("a", 2), *rest])
+            await until(warming, lambda got: got.text.split() == ["cluster_manager.warming_clusters:", "1"])
+            first.cancel()
+            await until_true(lambda: not source.streams("web"))
+            monkeypatch.setattr(DeltaStream, "take", take)
+            async with served(source, control_port):
+                await until(warming, lambda got: got.text.split()[-1:] == ["0"], seconds=8)

@@ -63,6 +63,16 @@ def test_endpoints_are_removed_once_the_removal_of_their_cluster_is_accepted() -
     assert exchange(stream) == [(E, [], ["b"])]
 
 
+def test_endpoints_stay_while_a_cluster_is_rejected() -> None:
+    """The proxy still uses the old cluster, which may have had other endpoints."""
+    stream = connected(*ALL, cluster("b"), endpoints("b", 1))
+    stream.publish(Snapshot([cluster("a", 2), *ALL[1:]]))
+    stream.request(accept(sent_by(stream), "bad cluster"))
+    assert exchange(stream) == [(E, ["a"], []), (C, [], ["b"])]
+    stream.publish(Snapshot([cluster("a", 3), *ALL[1:]]))
+    assert exchange(stream) == [(C, ["a"], []), (E, ["a"], []), (E, [], ["b"])]
+
+
 def test_rejected_removal_is_not_sent_again() -> None:
     """It would be rejected again."""
     stream = connected(*ALL, cluster("b"))

@@ -154,7 +154,8 @@ async def test_source_is_told_when_a_proxy_has_everything() -> None:
 
     class Told:
         @asynccontextmanager
-        async def open(self, _: m.Node, publish: Publish) -> AsyncIterator[Feedback]:
+        async def open(self, node: m.Node, publish: Publish) -> AsyncIterator[Feedback]:
+            assert node.id == "web"
             published.append(publish)
             publish(Snapshot([cluster("a")]))
             yield Feedback(synced=synced)
