@@ -225,6 +225,7 @@ def test_filters_are_checked(filters: list[HTTPRouteFilter], fault: str) -> None
         (HTTPHeaderFilter(remove=["x", ""]), ".remove[1]"),
         (HTTPHeaderFilter(set=[HTTPHeader(name="x", value="a\r\nb: c")]), ".set[0].value"),
         (HTTPHeaderFilter(set=[HTTPHeader(name="x", value="a" * 16_385)]), ".set[0].value"),
+        (HTTPHeaderFilter(set=[HTTPHeader(name="x", value="%" * 8_193)]), ".set[0].value"),
     ],
 )
 def test_changes_of_headers_are_checked(changes: HTTPHeaderFilter, fault: str) -> None:

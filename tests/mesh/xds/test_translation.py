@@ -355,15 +355,14 @@ def test_timeouts_retries_and_rewrites_of_a_route() -> None:
 
 def test_changes_of_headers() -> None:
     """A percent sign is no command."""
-    add = p.HeaderAdd(
-        header=p.HeaderKeyValue(key="x", value="100%"),
-        append_action=p.AppendAction.APPEND_ACTION_OVERWRITE_IF_EXISTS_OR_ADD,
-    )
+    header, action = p.Header(key="x", value="100%"), p.AppendAction.APPEND_ACTION_OVERWRITE_IF_EXISTS_OR_ADD
+    to_request = p.RequestHeaderAdd(header=header, append_action=action)
+    to_response = p.ResponseHeaderAdd(header=header, append_action=action)
     changes = [
-        p.HeaderMutation(request_header_add=add),
-        p.HeaderMutation(request_header_remove=p.HeaderRemove(header_keys=["a", "b"])),
-        p.HeaderMutation(response_header_add=add),
-        p.HeaderMutation(response_header_remove=p.HeaderRemove(header_keys=["c"])),
+        p.HeaderMutation(request_header_add=to_request),
+        p.HeaderMutation(request_header_remove=p.RequestHeaderRemove(header_keys=["a", "b"])),
+        p.HeaderMutation(response_header_add=to_response),
+        p.HeaderMutation(response_header_remove=p.ResponseHeaderRemove(header_keys=["c"])),
     ]
     made = routed(rule(changes=changes))
     overwrite = m.HeaderValueOptionHeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD

@@ -291,25 +291,40 @@ class Listener:
     balance_connections: BalanceConnections = field(8)
 
 
-@message(name=f"{_PACKAGE}.HeaderKeyValue")
-class HeaderKeyValue:
+@message(name=f"{_PACKAGE}.Header")
+class Header:
     """A header and its value."""
 
     key: str = field(1)
     value: str = field(2)
 
 
-@message(name=f"{_PACKAGE}.HeaderAdd")
-class HeaderAdd:
-    """A header that is added."""
+@message(name=f"{_PACKAGE}.RequestHeaderAdd")
+class RequestHeaderAdd:
+    """A header that is added to a request."""
 
-    header: HeaderKeyValue | None = field(1)
+    header: Header | None = field(1)
     append_action: AppendAction = field(2)
 
 
-@message(name=f"{_PACKAGE}.HeaderRemove")
-class HeaderRemove:
-    """Headers that are removed."""
+@message(name=f"{_PACKAGE}.RequestHeaderRemove")
+class RequestHeaderRemove:
+    """Headers that are removed from a request."""
+
+    header_keys: list[str] = field(1)
+
+
+@message(name=f"{_PACKAGE}.ResponseHeaderAdd")
+class ResponseHeaderAdd:
+    """A header that is added to a response."""
+
+    header: Header | None = field(1)
+    append_action: AppendAction = field(2)
+
+
+@message(name=f"{_PACKAGE}.ResponseHeaderRemove")
+class ResponseHeaderRemove:
+    """Headers that are removed from a response."""
 
     header_keys: list[str] = field(1)
 
@@ -318,10 +333,10 @@ class HeaderRemove:
 class HeaderMutation:
     """A change of the headers of a request or a response."""
 
-    request_header_add: HeaderAdd | None = field(1, oneof="action")
-    request_header_remove: HeaderRemove | None = field(2, oneof="action")
-    response_header_add: HeaderAdd | None = field(3, oneof="action")
-    response_header_remove: HeaderRemove | None = field(4, oneof="action")
+    request_header_add: RequestHeaderAdd | None = field(1, oneof="action")
+    request_header_remove: RequestHeaderRemove | None = field(2, oneof="action")
+    response_header_add: ResponseHeaderAdd | None = field(3, oneof="action")
+    response_header_remove: ResponseHeaderRemove | None = field(4, oneof="action")
 
 
 @message(name=f"{_PACKAGE}.PathMatch")

@@ -26,13 +26,15 @@ from mesh.messages import (
 from mesh.messages.proxy_state import (
     AppendAction,
     DestinationConfiguration,
-    HeaderAdd,
-    HeaderKeyValue,
+    Header,
     HeaderMatch,
     HeaderMutation,
-    HeaderRemove,
     PathMatch,
     QueryParameterMatch,
+    RequestHeaderAdd,
+    RequestHeaderRemove,
+    ResponseHeaderAdd,
+    ResponseHeaderRemove,
     RetryPolicy,
     RouteMatch,
     TimeoutConfig,
@@ -111,25 +113,27 @@ def mutations(filters: Iterable[Filter]) -> Iterator[HeaderMutation]:
     """Yield the changes of headers: for each filter those that are set, added, and removed."""
     for each in filters:
         if each.request_header_modifier is not None:
-            for added in _added(each.request_header_modifier):
-                yield HeaderMutation(request_header_add=added)
+            for header, action in _added(each.request_header_modifier):
+                request = RequestHeaderAdd(header=header, append_action=action)
+                yield HeaderMutation(request_header_add=request)
             if each.request_header_modifier.remove:
-                removed = HeaderRemove(header_keys=list(each.request_header_modifier.remove))
-                yield HeaderMutation(request_header_remove=removed)
+                keys = list(each.request_header_modifier.remove)
+                yield HeaderMutation(request_header_remove=RequestHeaderRemove(header_keys=keys))
         if each.response_header_modifier is not None:
-            for added in _added(each.response_header_modifier):
-                yield HeaderMutation(response_header_add=added)
+            for header, action in _added(each.response_header_modifier):
+                response = ResponseHeaderAdd(header=header, append_action=action)
+                yield HeaderMutation(response_header_add=response)
             if each.response_header_modifier.remove:
-                removed = HeaderRemove(header_keys=list(each.response_header_modifier.remove))
-                yield HeaderMutation(response_header_remove=removed)
+                keys = list(each.response_header_modifier.remove)
+                yield HeaderMutation(response_header_remove=ResponseHeaderRemove(header_keys=keys))
 
 
-def _added(given: HTTPHeaderFilter) -> Iterator[HeaderAdd]:
+def _added(given: HTTPHeaderFilter) -> Iterator[tuple[Header, AppendAction]]:
     overwrite = AppendAction.APPEND_ACTION_OVERWRITE_IF_EXISTS_OR_ADD
     append = AppendAction.APPEND_ACTION_APPEND_IF_EXISTS_OR_ADD
     for headers, action in ((given.set, overwrite), (given.add, append)):
         for each in headers:
-            yield HeaderAdd(header=HeaderKeyValue(key=each.name, value=each.value), append_action=action)
+            yield Header(key=each.name, value=each.value), action
 
 
 def treatment(

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from mesh.messages.proxy_state import (
     AppendAction,
     DestinationConfiguration,
-    HeaderAdd,
     HeaderMatch,
     HeaderMutation,
     L7WeightedClusterGroup,
     QueryParameterMatch,
+    RequestHeaderAdd,
+    ResponseHeaderAdd,
     Route,
     RouteDestination,
     RouteMatch,
@@ -176,7 +177,7 @@ def _mutate(made: m.Route, mutations: Iterable[HeaderMutation]) -> None:
             made.response_headers_to_remove += each.response_header_remove.header_keys
 
 
-def _added(given: HeaderAdd) -> m.HeaderValueOption:
+def _added(given: RequestHeaderAdd | ResponseHeaderAdd) -> m.HeaderValueOption:
     assert given.header is not None
     # A percent sign begins a command of Envoy's.
     value = m.HeaderValue(key=given.header.key, value=given.header.value.replace("%", "%%"))
