@@ -20,6 +20,7 @@ from headway.engine import Extension, Host
 from mesh.certificates import IdentityKey, Leaf
 from mesh.control import Proxies, proxies
 from mesh.control.conditions import ACCEPTED, ANSWERED, KEY
+from mesh.control.extension import Control
 from mesh.messages import ProxyState, ProxyStateTemplate
 from mesh.messages import proxy_state as p
 from mesh.types import PROXY_STATE_TEMPLATE
@@ -424,3 +425,53 @@ async def test_equal_parts_of_proxies_are_one_object() -> None:
             snapshots = [each._latest for id in it.connected for each in it.connected.streams(id)]
             assert len(snapshots) == 2
             assert all(a is b for a, b in zip(*(list(each or ()) for each in snapshots), strict=True))
+
+
+async def test_change_of_endpoints_decodes_no_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template takes a millisecond, and each change of an endpoint concerns many."""
+    decoded: list[str] = []
+    read = headway.Resource.data
+
+    def counted(resource: headway.Resource[Any]) -> Any:
+        decoded.append(resource.type.name.kind)
+        return read.fget(resource)  # type: ignore[attr-defined]  # of a property
+
+    async with plane() as it:
+        await it.put("api", service_endpoints(1))
+        for name in ("web-1", "web-2"):
+            await it.publish(name, "api")
+        async with Sidecar.connected(it.service, "web-1") as one, Sidecar.connected(it.service, "web-2") as two:
+            await one.until(lambda: bool(one.has[Kind.LISTENER]))
+            await two.until(lambda: bool(two.has[Kind.LISTENER]))
+            await it.settled()
+            endpoints = SERVICE_ENDPOINTS.new("api", service_endpoints(1, 2))
+            monkeypatch.setattr(headway.Resource, "data", property(counted, read.fset))  # type: ignore[attr-defined]
+            await it.client.apply(endpoints)
+            await one.until(lambda: len(weights(one)) == 2)
+            await two.until(lambda: len(weights(two)) == 2)
+            await it.settled()
+            assert "ServiceEndpoints" in decoded
+            assert "ProxyStateTemplate" not in decoded
+
+
+async def test_answer_to_new_endpoints_reconciles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes no status."""
+    reconciles: list[str] = []
+    reconcile = Control.reconcile
+
+    async def counted(self: Control, rt: headway.Runtime, request: Any) -> headway.RequeueAfter | None:
+        reconciles.append(request.id.name)
+        return await reconcile(self, rt, request)
+
+    async with plane() as it:
+        await it.put("api", service_endpoints(1))
+        await it.publish("web", "api")
+        async with Sidecar.connected(it.service, "web") as web:
+            await web.until(lambda: bool(web.has[Kind.LISTENER]))
+            await it.settled()
+            assert (await it.conditions())[ANSWERED][0] == "TRUE"
+            monkeypatch.setattr(Control, "reconcile", counted)
+            await it.put("api", service_endpoints(1, 2))
+            await web.until(lambda: len(weights(web)) == 2)
+            await it.settled()
+            assert reconciles == ["web"]

@@ -14,24 +14,13 @@ from catalog.types import SERVICE_ENDPOINTS
 from headway import predicates
 from headway.access import Caller
 from headway.engine import Extension, Host
-from headway.resource import quoted
 from mesh.certificates import Certificates, IdentityKey
-from mesh.control.conditions import (
-    BAD_LEAF_REFERENCE,
-    EMPTY_LEAF,
-    KEY,
-    NO_LEAF,
-    NO_ROOTS,
-    NO_STATE,
-    Problem,
-    answered,
-    completed,
-)
+from mesh.control.conditions import EMPTY_LEAF, KEY, NO_LEAF, NO_ROOTS, Problem, answered, completed
 from mesh.control.connected import Connected, Proxies
-from mesh.control.publishing import Failed, Publishing, endpoints_id
-from mesh.control.rights import ForCaller, identity_of
+from mesh.control.publishing import Failed, Publishing, endpoints_id, identity_key
+from mesh.control.rights import ForCaller
 from mesh.messages import ProxyStateTemplate
-from mesh.proxies.names import LOCAL, MESH, Mesh
+from mesh.proxies.names import MESH, Mesh
 from mesh.types import PROXY_STATE_TEMPLATE
 from mesh.xds import Admission, AdsService, Limits
 
@@ -163,8 +152,8 @@ class Control:
         """Publish to the proxy of a template. Return what is missing."""
         template = rt.resource(request)
         assert template is not None
-        leaf_key, identity = _leaf_key(template)
-        key = _key(identity)
+        fixed = self._publishing.fixed(template)
+        key = identity_key(fixed.identity)
         self._note_identity(template.id, key)
         if not self._certificates.roots():
             raise Failed(Problem(NO_ROOTS, "the roots of the mesh are not known yet"))
@@ -172,21 +161,17 @@ class Control:
             leaf = await self._certificates.leaf(key)
         except Exception as error:
             # Its text is for the log: nothing of a certificate authority belongs into a status.
-            raise Failed(Problem(NO_LEAF, f"no certificate of {identity.name}: {type(error).__name__}")) from error
+            raise Failed(Problem(NO_LEAF, f"no certificate of {key.name}: {type(error).__name__}")) from error
         if not leaf.chain or not leaf.key:
-            raise Failed(Problem(EMPTY_LEAF, f"the certificate of {identity.name} is empty"))
+            raise Failed(Problem(EMPTY_LEAF, f"the certificate of {key.name} is empty"))
         # Everything is read at one time, after the only wait.
         template = rt.resource(request)
-        if template is None or _leaf_key(template) != (leaf_key, identity):
+        if template is None or self._publishing.fixed(template).identity != fixed.identity:
             return []  # this change reconciles it again
-        snapshot, problems = self._publishing.snapshot(
-            template,
-            partial(rt.cache.get, SERVICE_ENDPOINTS),
-            secret=self._publishing.secret(key, leaf_key, leaf),
-            roots=self._certificates.roots(),
-        )
+        find, roots = partial(rt.cache.get, SERVICE_ENDPOINTS), self._certificates.roots()
+        snapshot, problems = self._publishing.snapshot(self._publishing.fixed(template), find, leaf=leaf, roots=roots)
         for each in self._connected.streams(template.id):
-            each.publish(identity, snapshot)
+            each.publish(fixed.identity, snapshot)
         return problems
 
     def _note_identity(self, id: headway.ResourceId, identity: IdentityKey) -> None:
@@ -206,29 +191,6 @@ class Control:
         if identity not in self._identities.values():
             self._publishing.forget_secret(identity)
             self._certificates.release(identity)
-
-
-def _key(identity: headway.ResourceId) -> IdentityKey:
-    return IdentityKey(partition=identity.partition, namespace=identity.namespace, name=identity.name)
-
-
-def _leaf_key(template: headway.Resource[ProxyStateTemplate]) -> tuple[str, headway.ResourceId]:
-    """Return the key of the certificate that a template needs, and its identity. It may be that of the proxy only."""
-    identity = identity_of(template.data.proxy_state)
-    if identity is None:
-        raise Failed(Problem(NO_STATE, "data.proxy_state.identity is missing: name a WorkloadIdentity"))
-    needed = template.data.required_leaf_certificates
-    own = (identity.partition, identity.namespace, identity.name)
-    if [(each.partition, each.namespace, each.name) for each in needed.values()] != [own]:
-        keys = ", ".join(map(quoted, sorted(needed)))
-        found = f"data.required_leaf_certificates has {keys or 'none'}"
-        text = f"{found}: a proxy needs the one of its identity {identity.name}"
-        raise Failed(Problem(BAD_LEAF_REFERENCE, text))
-    peers = sorted(template.data.required_trust_bundles)
-    if peers not in ([], [LOCAL]):
-        text = f"data.required_trust_bundles has {', '.join(map(quoted, peers))}: only {quoted(LOCAL)} is known"
-        raise Failed(Problem(NO_ROOTS, text))
-    return next(iter(needed)), identity
 
 
 async def _report(

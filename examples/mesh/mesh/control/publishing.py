@@ -12,13 +12,22 @@ from typing import Any
 
 import headway
 from catalog.messages import ServiceEndpoints
-from catalog.types import SERVICE_ENDPOINTS
+from catalog.types import SERVICE_ENDPOINTS, WORKLOAD_IDENTITY
+from headway.resource import quoted
 from mesh.certificates import IdentityKey, Leaf
-from mesh.control.conditions import BAD_ENDPOINTS, NO_ENDPOINTS, NO_STATE, NOT_PUSHED, Problem
+from mesh.control.conditions import (
+    BAD_ENDPOINTS,
+    BAD_LEAF_REFERENCE,
+    NO_ENDPOINTS,
+    NO_ROOTS,
+    NO_STATE,
+    NOT_PUSHED,
+    Problem,
+)
 from mesh.control.connected import Key
-from mesh.messages import ProxyStateTemplate
+from mesh.messages import ProxyState, ProxyStateTemplate
 from mesh.messages.proxy_state import EndpointRef
-from mesh.proxies.names import Mesh
+from mesh.proxies.names import LOCAL, Mesh
 from mesh.xds import Resource, Snapshot
 from mesh.xds.translation import Unfit, assign, leaf_name, leaf_secret, roots_name, roots_secret, translate, trusted
 
@@ -28,18 +37,46 @@ _MOST_KEPT = 50_000
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """A cluster whose endpoints come apart.
+
+    Attributes:
+        name: its name.
+        ref: the ports of its endpoints.
+        service: the id of the endpoints of its service; None if the template names none.
+        trusted: the SPIFFE ids that it accepts.
+    """
+
+    name: str
+    ref: EndpointRef
+    service: headway.ResourceId | None
+    trusted: frozenset[str]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the endpoints depend on, beside those of the service."""
+        return self.name, self.service, self.ref.mesh_port, self.ref.route_port, self.trusted
+
+
+@dataclass(frozen=True)
 class Fixed:
-    """What follows from a template alone.
+    """What follows from a template alone. With it, a change of endpoints decodes no template.
 
     Attributes:
         of: the uid and the generation of the template.
+        identity: the identity of the proxy.
+        secret: the name of the secret with its certificate.
+        bundles: the peers whose roots it trusts.
         resources: its clusters, listeners and routes.
-        trusted: the SPIFFE ids that each cluster accepts.
+        clusters: the clusters whose endpoints come apart, with the keys of these.
     """
 
     of: tuple[str, str]
+    identity: headway.ResourceId
+    secret: str
+    bundles: tuple[str, ...]
     resources: tuple[Resource, ...]
-    trusted: dict[str, frozenset[str]]
+    clusters: tuple[tuple[Cluster, tuple[Any, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -95,25 +132,13 @@ class Publishing:
         self._secrets.pop(identity, None)
 
     def snapshot(
-        self,
-        template: headway.Resource[ProxyStateTemplate],
-        find: Find,
-        *,
-        secret: Resource,
-        roots: tuple[str, ...],
+        self, fixed: Fixed, find: Find, *, leaf: Leaf, roots: tuple[str, ...]
     ) -> tuple[Snapshot, list[Problem]]:
-        """Return the snapshot of a proxy, and what is missing in it.
-
-        Raises:
-            Failed: there can be none.
-        """
-        fixed = self.fixed(template)
-        resources = [*fixed.resources, secret]
+        """Return the snapshot of a proxy, and what is missing in it."""
         problems: list[Problem] = []
-        for cluster in sorted(template.data.required_endpoints):
-            found = self._assigned(cluster, template.data.required_endpoints[cluster], fixed, find, problems)
-            resources.append(found)
-        resources += [self._bundle(peer, roots) for peer in template.data.required_trust_bundles]
+        resources = [*fixed.resources, self._secret(fixed, leaf)]
+        resources += [self._assigned(cluster, key, find, problems) for cluster, key in fixed.clusters]
+        resources += [self._bundle(peer, roots) for peer in fixed.bundles]
         return Snapshot(resources), problems
 
     def fixed(self, template: headway.Resource[ProxyStateTemplate]) -> Fixed:
@@ -124,51 +149,82 @@ class Publishing:
         """
         of = (template.id.uid, template.generation)
         known = self._fixed.get(template.id.key)
-        if known is not None and known.of == of:
-            return known
-        state = template.data.proxy_state
-        if state is None:
-            raise Failed(Problem(NO_STATE, "data.proxy_state is missing"))
-        try:
-            made = tuple(map(Resource.of, translate(state)))
-        except Unfit as error:
-            raise Failed(Problem(NOT_PUSHED, str(error))) from error
-        known = self._fixed[template.id.key] = Fixed(of, made, trusted(state.clusters))
+        if known is None or known.of != of:
+            known = self._fixed[template.id.key] = _fixed(of, template.data)
         return known
 
-    def _assigned(self, cluster: str, ref: EndpointRef, fixed: Fixed, find: Find, problems: list[Problem]) -> Resource:
-        id = endpoints_id(ref)
-        found = None if id is None else find(id)
-        accepted = fixed.trusted.get(cluster, frozenset())
-        key = (cluster, id, ref.mesh_port, ref.route_port, accepted)
+    def _assigned(self, cluster: Cluster, key: tuple[Any, ...], find: Find, problems: list[Problem]) -> Resource:
+        service = cluster.service
+        found = None if service is None else find(service)
         of = None if found is None else (found.id.uid, found.version)
         known = self._endpoints.get(key)
         if known is None or known.of != of:
             if len(self._endpoints) >= _MOST_KEPT:
                 self._endpoints.clear()
-            data = None if found is None else found.data
-            assigned = assign(cluster, ref, data, partial(self._is_trusted, id, accepted))
+            is_trusted = partial(self._is_trusted, service, cluster.trusted)
+            assigned = assign(cluster.name, cluster.ref, None if found is None else found.data, is_trusted)
             known = self._endpoints[key] = _Endpoints(of, Resource.of(assigned.message), assigned.problems)
-        if id is not None and found is None:
-            problems.append(
-                Problem(NO_ENDPOINTS, f"cluster {cluster}: the endpoints of service {id.name} do not exist")
-            )
+        if service is not None and found is None:
+            text = f"cluster {cluster.name}: the endpoints of service {service.name} do not exist"
+            problems.append(Problem(NO_ENDPOINTS, text))
         if known.problems:
             listed = ", ".join(known.problems)
-            problems.append(Problem(BAD_ENDPOINTS, f"cluster {cluster}: left out endpoints: {listed}"))
+            problems.append(Problem(BAD_ENDPOINTS, f"cluster {cluster.name}: left out endpoints: {listed}"))
         return known.resource
 
     def _is_trusted(self, service: headway.ResourceId | None, accepted: frozenset[str], identity: str) -> bool:
         return service is not None and self._mesh.identity(service, identity) in accepted
 
-    def secret(self, identity: IdentityKey, name: str, leaf: Leaf) -> Resource:
-        """Return the secret with the certificate of an identity, under its name in a template."""
+    def _secret(self, fixed: Fixed, leaf: Leaf) -> Resource:
+        identity = identity_key(fixed.identity)
         known = self._secrets.get(identity)
-        if known is None or known[0] is not leaf or known[1].name != leaf_name(name):
-            known = self._secrets[identity] = leaf, Resource.of(leaf_secret(name, leaf.chain, leaf.key))
+        if known is None or known[0] is not leaf or known[1].name != leaf_name(fixed.secret):
+            secret = Resource.of(leaf_secret(fixed.secret, leaf.chain, leaf.key))
+            known = self._secrets[identity] = leaf, secret
         return known[1]
 
     def _bundle(self, peer: str, roots: tuple[str, ...]) -> Resource:
         if self._roots is None or self._roots[0] != roots or self._roots[1].name != roots_name(peer):
             self._roots = roots, Resource.of(roots_secret(peer, roots))
         return self._roots[1]
+
+
+def identity_key(identity: headway.ResourceId) -> IdentityKey:
+    """Return the key of the certificates of an identity."""
+    return IdentityKey(partition=identity.partition, namespace=identity.namespace, name=identity.name)
+
+
+def _fixed(of: tuple[str, str], data: ProxyStateTemplate) -> Fixed:
+    state = data.proxy_state
+    identity = _identity(state)
+    if state is None or identity is None:
+        raise Failed(Problem(NO_STATE, "data.proxy_state.identity is missing: name a WorkloadIdentity"))
+    needed = data.required_leaf_certificates
+    if [(each.partition, each.namespace, each.name) for each in needed.values()] != [identity_key(identity)]:
+        found = f"data.required_leaf_certificates has {', '.join(map(quoted, sorted(needed))) or 'none'}"
+        text = f"{found}: a proxy needs the one of its identity {identity.name}"
+        raise Failed(Problem(BAD_LEAF_REFERENCE, text))
+    bundles = tuple(sorted(data.required_trust_bundles))
+    if set(bundles) - {LOCAL}:
+        text = f"data.required_trust_bundles has {', '.join(map(quoted, bundles))}: only {quoted(LOCAL)} is known"
+        raise Failed(Problem(NO_ROOTS, text))
+    try:
+        made = tuple(map(Resource.of, translate(state)))
+    except Unfit as error:
+        raise Failed(Problem(NOT_PUSHED, str(error))) from error
+    accepted = trusted(state.clusters)
+    clusters = [
+        Cluster(name, ref, endpoints_id(ref), accepted.get(name, frozenset()))
+        for name, ref in sorted(data.required_endpoints.items())
+    ]
+    keyed = tuple((each, each.key) for each in clusters)
+    return Fixed(of, identity, next(iter(needed)), bundles, made, keyed)
+
+
+def _identity(state: ProxyState | None) -> headway.ResourceId | None:
+    """Return the workload identity of a proxy, or None if its state has none."""
+    ref = state.identity if state is not None else None
+    if ref is None or not ref.name:
+        return None
+    units = (ref.tenancy.partition, ref.tenancy.namespace) if ref.tenancy is not None else ("", "")
+    return WORKLOAD_IDENTITY.id(ref.name, partition=units[0], namespace=units[1])

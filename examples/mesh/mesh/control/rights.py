@@ -8,23 +8,12 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 import headway
-from catalog.types import WORKLOAD_IDENTITY
 from headway.access import Caller
 from headway.api import Call
 from headway.errors import PermissionDenied
 from mesh.control.connected import Proxies
-from mesh.messages import ProxyState
 from mesh.xds import Feedback, Publish
 from mesh.xds.messages import Node
-
-
-def identity_of(state: ProxyState | None) -> headway.ResourceId | None:
-    """Return the workload identity of a proxy, or None if its state has none."""
-    ref = state.identity if state is not None else None
-    if ref is None or not ref.name:
-        return None
-    units = (ref.tenancy.partition, ref.tenancy.namespace) if ref.tenancy is not None else ("", "")
-    return WORKLOAD_IDENTITY.id(ref.name, partition=units[0], namespace=units[1])
 
 
 class ForCaller:
