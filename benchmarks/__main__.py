@@ -54,6 +54,7 @@ from benchmarks import (
     work,
     write,
     xds,
+    xds_change,
 )
 from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, measured_on, write_results
 
@@ -79,6 +80,7 @@ SCENARIOS = {
         *catalog.ROWS,
         *catalog_dns.ROWS,
         *xds.ROWS,
+        *xds_change.ROWS,
         *GROWTH,
     )
 }

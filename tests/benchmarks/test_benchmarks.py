@@ -18,7 +18,7 @@ from tests.helpers.etcd_server import need_etcd
 from tests.helpers.kube_server import need_kube
 
 FULL_ONLY = {
-    *("journal", "kube_change", "endpoints", "watchers_1000", "dns_change", "history_sqlite"),
+    *("journal", "kube_change", "endpoints", "watchers_1000", "dns_change", "xds_change", "history_sqlite"),
     *(
         "prime_100k",
         "prime_1m",
@@ -38,7 +38,7 @@ SERVERS = ("etcd", "postgres")
 WIDE = {
     *("share", "journal", "flat_10k", "controllers_50", "dns_change", "flat", "call_update"),
     *("etcd_prime", "etcd_fanout", "etcd_memory", "postgres_prime", "postgres_fanout"),
-    *("xds_memory", "xds_push"),
+    *("xds_memory", "xds_push", "xds_change"),
     *(each.name for each in importing.ROWS),
 }
 WIDE |= {
