@@ -57,7 +57,9 @@ def bootstrap(
                 },
             },
         }
-    service: dict[str, Any] = {"envoy_grpc": {"cluster_name": "control"}}
+    # By default, a proxy would wait for up to half a minute after an outage of a few.
+    again = {"retry_back_off": {"base_interval": "0.5s", "max_interval": "5s"}}
+    service: dict[str, Any] = {"envoy_grpc": {"cluster_name": "control", "retry_policy": again}}
     if token is not None:
         service["initial_metadata"] = [{"key": "x-consul-token", "value": token}]
     over_ads = {"ads": {}, "resource_api_version": "V3"}
