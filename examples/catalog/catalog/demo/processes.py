@@ -14,18 +14,20 @@ _LOOK = 0.02
 
 
 class Process:
-    """One process of Python, under one name.
+    """One process, under one name.
 
     Args:
         name: the name, and that of its log.
         folder: the folder of the log.
         ready: the beginning of the line that it prints when it is ready.
-        command: the arguments of Python.
+        command: the arguments of the program.
+        program: the program, Python unless given.
     """
 
-    def __init__(self, name: str, folder: Path, ready: str, *command: str) -> None:
+    def __init__(self, name: str, folder: Path, ready: str, *command: str, program: str = sys.executable) -> None:
         self.name = name
         self.command = command
+        self._program = program
         self._log = folder / f"{name}.log"
         self._ready = ready
         self._process: trio.Process | None = None
@@ -43,7 +45,7 @@ class Process:
         """
         begin = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
-            command = (sys.executable, *self.command)
+            command = (self._program, *self.command)
             process = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env={**os.environ}
             )
