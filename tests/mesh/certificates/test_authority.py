@@ -211,11 +211,14 @@ async def test_status_says_that_the_leaders_key_file_is_the_wrong_one(
         nursery.cancel_scope.cancel()
 
 
-def materials(leaf: Leaf | None, *keys: bytes) -> list[str]:
-    """Return the lines of keys, and a mark of each key."""
+def materials(leaf: Leaf | None, root_key: bytes, file: bytes) -> list[str]:
+    """Return pieces of keys, and a mark of each key.
+
+    The third line of a key has the public key alone, which certificates may have in the same form.
+    """
     assert leaf is not None
-    texts = [leaf.key, *map(bytes.decode, keys)]
-    return ["PRIVATE KEY", *(line for text in texts for line in text.splitlines() if not line.startswith("-----"))]
+    pieces = [line for text in (leaf.key, root_key.decode()) for line in text.splitlines()[1:3]]
+    return ["PRIVATE KEY", file.decode(), *pieces]
 
 
 async def test_no_key_reaches_the_store_or_events_or_answers(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -235,17 +238,18 @@ async def test_no_key_reaches_the_store_or_events_or_answers(tmp_path: Path, aut
         shown = "\n".join(
             [
                 *map(repr, [*stored, *plane.events, plane.leaves, plane.proxies, vars(plane.leaves)]),
-                *(str(each) for each in stored),
+                *(repr(each.data) for each in stored),
             ]
         )
         for line in materials(plane.proxies[0].leaf, secret, key.read_bytes()):
             assert line not in shown
-        assert sealed.decode() not in repr(bundle)
+        assert sealed.decode() not in repr(bundle.data)
+        assert sealed.decode() not in shown
         assert bundle.data.roots[0].state is RootState.ROOT_STATE_RETIRED
         assert not bundle.data.roots[0].sealed_key
 
 
-async def everything(client: headway.Client) -> AsyncIterator[object]:
+async def everything(client: headway.Client) -> AsyncIterator[headway.Resource[Any]]:
     """Yield all resources of the authority."""
     types: list[headway.ResourceType[Any]] = [CERTIFICATE_AUTHORITY, TRUST_BUNDLE, TRUST_REPORT]
     for type in types:
