@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import trio
@@ -60,13 +61,13 @@ async def served(source: Snapshots, port: int = 0) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def running(folder: Path, control: str, node: str = "web") -> AsyncIterator[str]:
-    """Run an Envoy. Yield the URL of its admin interface once it answers."""
+async def running(folder: Path, control: str, node: str = "web", **options: Any) -> AsyncIterator[str]:
+    """Run an Envoy, with further options of `bootstrap`. Yield the URL of its admin interface once it answers."""
     binary = find_envoy()
     assert binary is not None, NO_ENVOY
     admin = f"127.0.0.1:{free_port()}"
     config = folder / "bootstrap.json"
-    config.write_text(json.dumps(bootstrap(node, control, admin=admin)))
+    config.write_text(json.dumps(bootstrap(node, control, admin=admin, **options)))
     command = [str(binary), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1"]
     with (folder / "envoy.log").open("wb") as log:
         start = partial(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ def bootstrap(
     cluster: str = "headway",
     metadata: Mapping[str, str] | None = None,
     authority: str | None = None,
+    server: str | None = None,
 ) -> dict[str, Any]:
     """Return an Envoy's bootstrap, to be written as JSON.
 
@@ -35,6 +37,8 @@ def bootstrap(
         cluster: the proxy's group.
         metadata: more about the proxy, such as its namespace.
         authority: a file with the certificate of the authority that has signed the server's. None for plain text.
+        server: the name or the IP address in the server's certificate; that of ``address`` by default. The token is
+            sent to no other server.
     """
     control: dict[str, Any] = {
         "name": "control",
@@ -47,16 +51,7 @@ def bootstrap(
         },
     }
     if authority is not None:
-        control["transport_socket"] = {
-            "name": "tls",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-                "common_tls_context": {
-                    "alpn_protocols": ["h2"],
-                    "validation_context": {"trusted_ca": {"filename": authority}},
-                },
-            },
-        }
+        control["transport_socket"] = _tls(authority, server or address.rpartition(":")[0].strip("[]"))
     # By default, a proxy would wait for up to half a minute after an outage of a few.
     again = {"retry_back_off": {"base_interval": "0.5s", "max_interval": "5s"}}
     service: dict[str, Any] = {"envoy_grpc": {"cluster_name": "control", "retry_policy": again}}
@@ -78,6 +73,28 @@ def bootstrap(
         },
         "static_resources": {"clusters": [control]},
     }
+
+
+def _tls(authority: str, server: str) -> dict[str, Any]:
+    try:
+        ipaddress.ip_address(server)
+        kind = "IP_ADDRESS"
+    except ValueError:
+        kind = "DNS"
+    expected = {"san_type": kind, "matcher": {"exact": server}}
+    tls: dict[str, Any] = {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {
+            "alpn_protocols": ["h2"],
+            "validation_context": {
+                "trusted_ca": {"filename": authority},
+                "match_typed_subject_alt_names": [expected],
+            },
+        },
+    }
+    if kind == "DNS":
+        tls["sni"] = server
+    return {"name": "tls", "typed_config": tls}
 
 
 def _address(field: str, given: str) -> dict[str, Any]:
