@@ -395,6 +395,11 @@ async def test_failed_certificate_is_in_the_status_without_its_words() -> None:
             "'local', 'peer': only 'local' is known",
         ),
         (lambda it: it.proxy_state.clusters.clear(), "ProxyStatePushChangeFailed", "no cluster has the name 'api'"),
+        (
+            lambda it: it.required_trust_bundles.clear(),
+            "ProxyStatePushChangeFailed",
+            "needs the secret 'roots:local': the template requires leaf:web",
+        ),
     ],
 )
 async def test_template_that_cannot_be_completed_says_why(
@@ -411,6 +416,39 @@ async def test_template_that_cannot_be_completed_says_why(
             assert (state, found) == ("FALSE", reason)
             assert words in message
             assert web.responses == 0
+
+
+async def test_xc3_cluster_without_a_reference_has_no_endpoints_and_holds_nothing_back() -> None:
+    """A reference that no service can have counts as a missing one, and one without a cluster is not sent."""
+    async with plane() as it:
+        data = made("web", "api", "other")
+        del data.required_endpoints["api"]
+        id = SERVICE_ENDPOINTS.id("other").message()
+        id.name = "Not_a_name"
+        data.required_endpoints["other"] = p.EndpointRef(id=id, mesh_port="mesh", route_port="http")
+        data.required_endpoints["unused"] = p.EndpointRef()
+        await it.client.apply(PROXY_STATE_TEMPLATE.new("web", data))
+        async with Sidecar.connected(it.service, "web") as web:
+            await web.until(lambda: len(web.has[Kind.LISTENER]) == 2)
+            assert {name: each.endpoints for name, each in web.has[Kind.ENDPOINTS].items()} == {"api": [], "other": []}
+            assert "cluster other: the endpoints of service Not_a_name" in (await it.conditions())[ACCEPTED][2]
+
+
+async def test_status_of_another_server_is_left_alone() -> None:
+    """Its proxy may be connected there, too. The next change here is answered as usual."""
+    async with plane() as it:
+        await it.publish("web")
+        async with Sidecar.connected(it.service, "web") as web:
+            await web.until(lambda: "leaf:web" in web.has[Kind.SECRET])
+            await it.settled()
+            theirs = [headway.Condition(type=ANSWERED, state=headway.ConditionState.FALSE, message="another proxy's")]
+            await it.client.write_status(await it.template(), KEY, theirs)
+            await it.settled()
+            assert (await it.conditions()) == {ANSWERED: ("FALSE", "", "another proxy's")}
+            await it.publish("web", "api")
+            await web.until(lambda: "api" in web.has[Kind.LISTENER])
+            await it.settled()
+            assert (await it.conditions())[ANSWERED][0] == "TRUE"
 
 
 async def test_equal_parts_of_proxies_are_one_object() -> None:

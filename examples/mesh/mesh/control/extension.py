@@ -144,7 +144,7 @@ class Control:
         wait = await _report(
             rt, template, streams, problems, waited=any(each.what == "requeue" for each in request.reasons)
         )
-        if failed is not None and failed.__cause__ is not None and failed.problem.reason == NO_LEAF:
+        if failed is not None and failed.problem.reason == NO_LEAF:
             raise failed
         return wait
 

@@ -13,7 +13,7 @@ from typing import Any
 import headway
 from catalog.messages import ServiceEndpoints
 from catalog.types import SERVICE_ENDPOINTS, WORKLOAD_IDENTITY
-from headway.resource import quoted
+from headway.resource import DEFAULT_UNIT, TypeName, pb, quoted
 from mesh.certificates import IdentityKey, Leaf
 from mesh.control.conditions import (
     BAD_ENDPOINTS,
@@ -28,7 +28,7 @@ from mesh.control.connected import Key
 from mesh.messages import ProxyState, ProxyStateTemplate
 from mesh.messages.proxy_state import EndpointRef
 from mesh.proxies.names import LOCAL, Mesh
-from mesh.xds import Resource, Snapshot
+from mesh.xds import Kind, Resource, Snapshot
 from mesh.xds.translation import Unfit, assign, leaf_name, leaf_secret, roots_name, roots_secret, translate, trusted
 
 Find = Callable[[headway.ResourceId], headway.Resource[ServiceEndpoints] | None]
@@ -103,8 +103,7 @@ def endpoints_id(ref: EndpointRef) -> headway.ResourceId | None:
     id = ref.id
     if id is None or not id.name:
         return None
-    units = (id.tenancy.partition, id.tenancy.namespace) if id.tenancy is not None else ("", "")
-    return SERVICE_ENDPOINTS.id(id.name, partition=units[0], namespace=units[1])
+    return _within(SERVICE_ENDPOINTS.name, id.name, id.tenancy)
 
 
 class Publishing:
@@ -212,19 +211,30 @@ def _fixed(of: tuple[str, str], data: ProxyStateTemplate) -> Fixed:
         made = tuple(map(Resource.of, translate(state)))
     except Unfit as error:
         raise Failed(Problem(NOT_PUSHED, str(error))) from error
+    secret = next(iter(needed))
+    needs = {need for each in made for need in each.needs}
+    known = {leaf_name(secret), *map(roots_name, bundles)}
+    if missing := sorted(name for kind, name in needs if kind is Kind.SECRET and name not in known):
+        # The proxy would wait for it without an end.
+        text = (
+            f"data.proxy_state needs the secret {quoted(missing[0])}: the template requires {', '.join(sorted(known))}"
+        )
+        raise Failed(Problem(NOT_PUSHED, text))
     accepted = trusted(state.clusters)
-    clusters = [
-        Cluster(name, ref, endpoints_id(ref), accepted.get(name, frozenset()))
-        for name, ref in sorted(data.required_endpoints.items())
-    ]
-    keyed = tuple((each, each.key) for each in clusters)
-    return Fixed(of, identity, next(iter(needed)), bundles, made, keyed)
+    clusters = []
+    for name in sorted(name for kind, name in needs if kind is Kind.ENDPOINTS):
+        ref = data.required_endpoints.get(name, EndpointRef())
+        clusters.append(Cluster(name, ref, endpoints_id(ref), accepted[name]))
+    return Fixed(of, identity, secret, bundles, made, tuple((each, each.key) for each in clusters))
 
 
 def _identity(state: ProxyState | None) -> headway.ResourceId | None:
     """Return the workload identity of a proxy, or None if its state has none."""
     ref = state.identity if state is not None else None
-    if ref is None or not ref.name:
-        return None
-    units = (ref.tenancy.partition, ref.tenancy.namespace) if ref.tenancy is not None else ("", "")
-    return WORKLOAD_IDENTITY.id(ref.name, partition=units[0], namespace=units[1])
+    return None if ref is None or not ref.name else _within(WORKLOAD_IDENTITY.name, ref.name, ref.tenancy)
+
+
+def _within(type: TypeName, name: str, tenancy: pb.Tenancy | None) -> headway.ResourceId:
+    """Return an id, also if no resource can have the name."""
+    units = tenancy or pb.Tenancy()
+    return headway.ResourceId(type, name, units.partition or DEFAULT_UNIT, units.namespace or DEFAULT_UNIT)
