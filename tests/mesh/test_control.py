@@ -225,8 +225,8 @@ async def test_roots_are_everywhere_once_each_proxy_has_accepted_them() -> None:
     """One that rejects them, or has not answered, has not."""
     async with plane() as it:
         both = ("root-1\n", "root-2\n")
-        await it.publish("web-1")
-        await it.publish("web-2")
+        await it.publish("web-1", "api")
+        await it.publish("web-2", "api")
         assert it.connected.all_have(both), "there is no proxy"
         async with Sidecar.connected(it.service, "web-1") as one, Sidecar.connected(it.service, "web-2") as two:
             for each in (one, two):
@@ -243,6 +243,25 @@ async def test_roots_are_everywhere_once_each_proxy_has_accepted_them() -> None:
             await one.until(lambda: "leaf:web" in one.has[Kind.SECRET])
             await it.settled()
             assert it.connected.all_have(both)
+
+
+async def test_roots_are_awaited_from_a_proxy_that_has_not_asked_for_them_yet() -> None:
+    """It has answered everything else, such as after a reconnect. One that needs none is not waited for."""
+    roots = ("root-1\n",)
+    async with plane() as it:
+        await it.publish("plain")
+        await it.publish("web", "api")
+        async with Sidecar.connected(it.service, "plain", asks=[Kind.CLUSTER]):
+            await it.settled()
+            assert it.connected.all_have(roots)
+            async with Sidecar.connected(it.service, "web", asks=[Kind.CLUSTER]) as web:
+                await web.until(lambda: "api" in web.has[Kind.CLUSTER])
+                await it.settled()
+                assert not it.connected.all_have(roots)
+                web.ask(Kind.SECRET)
+                await web.until(lambda: "roots:local" in web.has[Kind.SECRET])
+                await it.settled()
+                assert it.connected.all_have(roots)
 
 
 async def test_scenario_24_certificate_is_released_with_the_template_and_with_the_last_proxy() -> None:

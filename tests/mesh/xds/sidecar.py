@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ class Service(Protocol):
 
 
 class Sidecar:
-    """One stream of a proxy that subscribes everything. It is its own stream, as the service sees it.
+    """One stream of a proxy that subscribes everything, or some types. It is its own stream, as the service sees it.
 
     Attributes:
         has: the resources that it has, decoded, by type and name.
@@ -38,7 +38,7 @@ class Sidecar:
         error: what has ended the stream.
     """
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, asks: Iterable[Kind] = Kind) -> None:
         self._out, self._requests = trio.open_memory_channel[m.DeltaDiscoveryRequest](1000)
         self._changed = trio.Event()
         self._node = node
@@ -47,11 +47,13 @@ class Sidecar:
         self.rejects: dict[tuple[Kind, str], str] = {}
         self.error: Exception | None = None
         self.ended = trio.Event()
-        for kind in Kind:
-            node_of = m.Node(id=node) if kind is Kind.SECRET else None
-            self._out.send_nowait(
-                m.DeltaDiscoveryRequest(node=node_of, type_url=kind.value, resource_names_subscribe=["*"])
-            )
+        for kind in asks:
+            self.ask(kind)
+
+    def ask(self, kind: Kind) -> None:
+        """Subscribe all resources of a type."""
+        node = m.Node(id=self._node)
+        self._out.send_nowait(m.DeltaDiscoveryRequest(node=node, type_url=kind.value, resource_names_subscribe=["*"]))
 
     async def recv_message(self) -> m.DeltaDiscoveryRequest | None:
         try:
@@ -90,9 +92,11 @@ class Sidecar:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, service: Service, node: str, call: Call | None = None) -> AsyncIterator[Sidecar]:
+    async def connected(
+        cls, service: Service, node: str, call: Call | None = None, asks: Iterable[Kind] = Kind
+    ) -> AsyncIterator[Sidecar]:
         """Open a stream for the block."""
-        one = cls(node)
+        one = cls(node, asks)
 
         async def serve() -> None:
             try:

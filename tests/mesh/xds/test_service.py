@@ -11,7 +11,7 @@ import trio.testing
 
 from headway.api import Call, Code, Interrupted
 from headway.errors import InvalidArgument, PermissionDenied, RateLimited, Unauthenticated
-from mesh.xds import AdsService, Feedback, Kind, Limits, Publish, Snapshot, Snapshots
+from mesh.xds import AdsService, Answers, Feedback, Kind, Limits, Publish, Snapshot, Snapshots
 from mesh.xds import messages as m
 from tests.mesh.xds.builders import cluster
 from tests.mesh.xds.real_envoy import nobody
@@ -235,7 +235,7 @@ async def test_proxy_that_goes_away_is_no_error() -> None:
 
 async def test_source_learns_when_the_proxy_has_answered_everything() -> None:
     """And what of it was rejected."""
-    synced: list[object] = []
+    synced: list[Answers] = []
 
     class Listening(Snapshots):
         @asynccontextmanager
@@ -255,5 +255,7 @@ async def test_source_learns_when_the_proxy_has_answered_everything() -> None:
             m.DeltaDiscoveryRequest(type_url=Kind.CLUSTER.value, response_nonce="00000001", error_detail=refused)
         )
         await trio.testing.wait_all_tasks_blocked()
-        assert synced == [{Kind.CLUSTER: {"a": cluster("a").version}}]
+        (answers,) = synced
+        assert answers.rejected == {Kind.CLUSTER: {"a": cluster("a").version}}
+        assert answers.accepted(Kind.CLUSTER, "a") != cluster("a").version
         nursery.cancel_scope.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import trio
@@ -12,7 +12,7 @@ from headway.errors import HeadwayError, PermissionDenied
 from headway.resource import DEFAULT_UNIT
 from mesh.proxies.names import LOCAL
 from mesh.types import PROXY_STATE_TEMPLATE
-from mesh.xds import Feedback, Kind, Publish, Rejection, Resource, Snapshot
+from mesh.xds import Answers, Feedback, Kind, Publish, Rejection, Resource, Snapshot
 from mesh.xds.messages import Node
 from mesh.xds.translation import roots_secret
 
@@ -52,6 +52,7 @@ class Connected:
         self._may = may
         self._latest: Snapshot | None = None
         self._answered: Snapshot | None = None
+        self._answers: Answers | None = None
         self._words: dict[tuple[Kind, str], tuple[str, str]] = {}
         self._told: dict[tuple[Kind, str], tuple[str, str]] = {}
         self.is_awaited = False
@@ -72,21 +73,22 @@ class Connected:
         return self._latest is not None and self._answered is self._latest
 
     def has_accepted(self, resource: Resource) -> bool:
-        """Return True if the proxy has accepted this very version of a resource, and has answered everything else."""
-        kind, name = resource.kind, resource.name
-        return (
-            self.has_answered
-            and self._latest is not None
-            and (self._latest[kind].get(name) is resource and (kind, name) not in self._words)
-        )
+        """Return True if the proxy has accepted this version of a resource, or needs none of the name."""
+        need = resource.kind, resource.name
+        if self._latest is None:
+            return False
+        if all(need not in each.needs for each in self._latest):
+            return True
+        return self._answers is not None and self._answers.accepted(*need) == resource.version
 
     def note_rejected(self, rejection: Rejection) -> None:
         """Keep the proxy's words."""
         for name, version in rejection.versions.items():
             self._words[rejection.kind, name] = version, rejection.words
 
-    def note_synced(self, rejected: Mapping[Kind, Mapping[str, str]]) -> bool:
+    def note_synced(self, answers: Answers) -> bool:
         """Note that the proxy has answered everything. Return True if the status may change by it."""
+        self._answers, rejected = answers, answers.rejected
         # Those of a version that was replaced, or accepted when it was sent alone, are no longer true.
         words = {
             (kind, name): said
@@ -143,7 +145,7 @@ class Proxies:
         try:
             yield Feedback(
                 rejected=one.note_rejected,
-                synced=lambda rejected: self._enqueue(id) if one.note_synced(rejected) else None,
+                synced=lambda answers: self._enqueue(id) if one.note_synced(answers) else None,
             )
         finally:
             # Only this stream: the proxy may have connected anew before.

@@ -17,6 +17,7 @@ from mesh.xds.resources import Snapshot as Snapshot
 from mesh.xds.resources import packed as packed
 from mesh.xds.service import Admission as Admission
 from mesh.xds.service import AdsService as AdsService
+from mesh.xds.service import Answers as Answers
 from mesh.xds.service import Authenticate as Authenticate
 from mesh.xds.service import Feedback as Feedback
 from mesh.xds.service import Limits as Limits

@@ -186,6 +186,11 @@ class _Stream:
         """The versions that the proxy has rejected and that were not replaced since."""
         return {kind: dict(each.rejected) for kind, each in self._types.items() if each.rejected}
 
+    def accepted(self, kind: Kind, name: str) -> str | None:
+        """Return the version of a resource that the proxy has accepted last; None if it does not ask for it."""
+        state = self._types.get(kind)
+        return None if state is None else state.known.get(name)
+
     def publish(self, snapshot: Snapshot) -> None:
         """Take the next snapshot in place of the last one, sent or not."""
         last, self._snapshot = self._snapshot, snapshot

@@ -46,6 +46,19 @@ class Limits:
     recheck: float = 300.0
 
 
+class Answers(Protocol):
+    """What a proxy has answered until now."""
+
+    @property
+    def rejected(self) -> Mapping[Kind, Mapping[str, str]]:
+        """The versions that it has rejected, by type and name."""
+        ...
+
+    def accepted(self, kind: Kind, name: str) -> str | None:
+        """Return the version of a resource that it has accepted last; None if it does not ask for it."""
+        ...
+
+
 Publish = Callable[[Snapshot | HeadwayError], None]
 """Gives a stream its next snapshot, or the error with which it ends."""
 
@@ -56,12 +69,12 @@ class Feedback:
 
     Attributes:
         rejected: called with each response that the proxy has rejected.
-        synced: called when the proxy has accepted or rejected all that it asks for, with the versions that it has
-            rejected by type and name. It may be called again without a change.
+        synced: called with its answers when the proxy has accepted or rejected all that it asks for. It may be called
+            again without a change, and the proxy may ask for more later.
     """
 
     rejected: Callable[[Rejection], None] = lambda _: None
-    synced: Callable[[Mapping[Kind, Mapping[str, str]]], None] = lambda _: None
+    synced: Callable[[Answers], None] = lambda _: None
 
 
 class Source(Protocol):
@@ -263,7 +276,7 @@ class _Served:
                 await self._stream.send_message(Encoded(response.pieces))
             # Only here: an answer or a snapshot may make something due, until `take` finds that there is nothing.
             if self._state.synced:
-                self._feedback.synced(self._state.rejected)
+                self._feedback.synced(self._state)
             await self._due.wait()
 
     async def _check(self) -> None:
