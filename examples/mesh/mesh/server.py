@@ -44,7 +44,8 @@ def arguments() -> argparse.Namespace:
 
 async def main(options: argparse.Namespace) -> None:
     """Serve until canceled."""
-    access = None if options.access is None else Authorizer(load_access(options.access))
+    rules: Path | None = options.access
+    access = None if rules is None else Authorizer(load_access(rules))
     tls = None if options.tls_certificate is None else server_tls(options.tls_certificate, options.tls_key)
     network = headway.Network([options.listen], access=access, insecure=access is None, tls=tls)
     connected = Proxies()
@@ -54,8 +55,8 @@ async def main(options: argparse.Namespace) -> None:
         headway.open_engine(options.store, catalog.app, mesh.app, network=network, extensions=extensions) as engine,
         trio.open_nursery() as nursery,
     ):
-        if access is not None:
-            nursery.start_soon(_reload, access, options.access)
+        if access is not None and rules is not None:
+            nursery.start_soon(_reload, access, rules)
         print(f"listening on {engine.addresses[0]}", flush=True)
         await trio.sleep_forever()
 
