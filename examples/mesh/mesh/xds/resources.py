@@ -98,6 +98,8 @@ class Resource:
 
 
 _shared: WeakValueDictionary[bytes, Resource] = WeakValueDictionary()
+# A message has dozens of parts, and a proxy dozens of messages.
+_fields: dict[type[Message], tuple[str, ...]] = {}
 
 
 class Snapshot:
@@ -127,21 +129,28 @@ class Snapshot:
 
 def _in_order(value: Message) -> Message:
     """Sort the maps within a message, which are encoded in their order."""
-    for each in fields(value):
-        held = getattr(value, each.name)
+    for name in _names(type(value)):
+        held = getattr(value, name)
         if isinstance(held, dict):
-            setattr(
-                value,
-                each.name,
-                {key: _in_order(held[key]) if is_dataclass(held[key]) else held[key] for key in sorted(held)},
-            )
+            setattr(value, name, {key: _sorted(held[key]) for key in sorted(held)})
         elif isinstance(held, list):
             for item in held:
-                if is_dataclass(item):
-                    _in_order(item)
-        elif is_dataclass(held):
-            _in_order(held)
+                _sorted(item)
+        else:
+            _sorted(held)
     return value
+
+
+def _sorted(held: Message) -> Message:
+    return _in_order(held) if _names(type(held)) else held
+
+
+def _names(kind: type[Message]) -> tuple[str, ...]:
+    """Return the names of the fields of a class of messages, or none for another class."""
+    found = _fields.get(kind)
+    if found is None:
+        found = _fields[kind] = tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+    return found
 
 
 def _needs(message: Message) -> Iterator[Need]:
