@@ -44,6 +44,7 @@ async def main(options: argparse.Namespace) -> int:
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
     ):
         folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
             try:

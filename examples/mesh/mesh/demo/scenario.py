@@ -123,7 +123,7 @@ class Scenario:
         """Add a workload under load, in the first round."""
         if "shop-2" in self._site.members:
             return
-        await self._site.add("shop-2", "shop")
+        await self._site.add("shop-2")
         await self._load.until(by("shop-2"))
         self._say(f"a workload is added: {self._shares(await self._load.sample(_STEADY))}")
 

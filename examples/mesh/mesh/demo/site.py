@@ -53,7 +53,7 @@ from mesh.messages import (
 from mesh.types import DESTINATIONS, HTTP_ROUTE, PROXY_STATE_TEMPLATE
 
 CALLER = "web"
-SERVICES = ("web", "shop", "canary", "backup")
+SERVICES = ("shop", "canary", "backup", CALLER)
 _SHOP_PORT = 10_000
 _SHORT = datetime.timedelta(seconds=6)
 """The lifetime of leaves during a rotation, and the time after which the old root goes."""
@@ -81,7 +81,7 @@ class Site:
         self.client = client
         self._nursery = nursery
         self.members: dict[str, Member] = {}
-        self.load = Load(f"http://{place.host(0)}:{_SHOP_PORT}/")
+        self.load = Load(f"http://{place.host(SERVICES.index(CALLER))}:{_SHOP_PORT}/")
 
     async def declare(self) -> None:
         """Declare the authority, the services, their routing, and who may call whom."""
@@ -102,7 +102,7 @@ class Site:
 
     async def reach(self, service: str, port: int) -> None:
         """Let the caller reach a service at a port of its own host."""
-        address = IPPortAddress(ip=self._place.host(0), port=port)
+        address = IPPortAddress(ip=self._place.host(SERVICES.index(CALLER)), port=port)
         reached = Destination(destination_ref=_service(service), destination_port="http", ip_port=address)
         data = Destinations(workloads=WorkloadSelector(prefixes=[f"{CALLER}-"]), destinations=[reached])
         await self.client.apply(DESTINATIONS.new(f"{CALLER}-{service}", data))
@@ -141,11 +141,16 @@ class Site:
         route = HTTPRoute(parent_refs=[ParentReference(ref=_service("shop"))], rules=[rule])
         await self.client.apply(HTTP_ROUTE.new("shop", route))
 
-    async def add(self, name: str, service: str) -> None:
-        """Start a workload of a service, and report its health from then on."""
-        number = len(self.members)
-        member = Member(name=name, service=service, number=number, place=self._place, client=self.client)
-        self.members[name] = member
+    async def add(self, *names: str) -> None:
+        """Start workloads, such as ``shop-1`` of ``shop``, and report their health from then on."""
+        async with trio.open_nursery() as starting:
+            for number, name in enumerate(names, len(self.members)):
+                service = name.rpartition("-")[0]
+                member = Member(name=name, service=service, number=number, place=self._place, client=self.client)
+                self.members[name] = member
+                starting.start_soon(self._start, member)
+
+    async def _start(self, member: Member) -> None:
         await member.start()
         self._nursery.start_soon(member.report)
 
@@ -194,10 +199,10 @@ async def running(folder: Path) -> AsyncIterator[Site]:
         try:
             await control.start()
             await site.declare()
-            async with trio.open_nursery() as starting:
-                starting.start_soon(site.add, "web-1", CALLER)
-                for service in SERVICES[1:]:
-                    starting.start_soon(site.add, f"{service}-1", service)
+            # The caller comes last: an aggregate cluster of Envoy 1.40 may stay with a group of endpoints that is
+            # unhealthy, if a cluster of the group is replaced, by one with other identities, right after the start.
+            await site.add(*(f"{each}-1" for each in SERVICES if each != CALLER))
+            await site.add(f"{CALLER}-1")
             yield site
         finally:
             nursery.cancel_scope.cancel()
