@@ -69,8 +69,8 @@ MAY_DIFFER = [
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_rotation_under_every_fault() -> None:
-    simulation.explored(app, seconds=40.0, quiet=None, may_differ=MAY_DIFFER, always=[one_root_signs])(
+    simulation.explored(app, seconds=300.0, quiet=None, may_differ=MAY_DIFFER, always=[one_root_signs])(
         root_is_rotated
     )()
