@@ -236,6 +236,6 @@ async def test_control_plane_ends_and_comes_back_and_sends_only_what_has_changed
                 await put(again, "api", service_endpoints(ports["api"], identity="api", health=Health.HEALTH_CRITICAL))
                 await load.more(20, str(backup))
                 assert [(each.kind, [one.name for one in each.resources]) for each in sent] == [
-                    (Kind.ENDPOINTS, ["failover-target~0~api"])
+                    (Kind.ENDPOINTS, ["api"])
                 ]
             assert load.failures == []

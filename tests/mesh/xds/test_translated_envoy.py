@@ -51,7 +51,7 @@ class Mesh:
         made = translate(state)
         accepted = trusted(state.clusters)
         for cluster, (port, found) in (endpoints or {}).items():
-            known = frozenset(each.rpartition("/")[2] for each in accepted[cluster]) or {"api"}
+            known = frozenset(each.rpartition("/")[2] for each in accepted[cluster][cluster]) or {"api"}
             made.append(assign(cluster, REF[port], found, known.__contains__).message)
         made += [leaf_secret(name, *self.leaf(name)), roots_secret(LOCAL, self.roots)]
         self.source[name] = Snapshot(map(Resource.of, made))

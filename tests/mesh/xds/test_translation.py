@@ -17,7 +17,7 @@ from mesh.messages import BoolValue, ProxyState, UInt32Value, UInt64Value
 from mesh.messages import proxy_state as p
 from mesh.xds import Kind, Resource, Snapshot
 from mesh.xds import messages as m
-from mesh.xds.translation import Unfit, assign, leaf_secret, roots_secret, translate, trusted
+from mesh.xds.translation import Unfit, assign, joined, leaf_secret, roots_secret, translate, trusted
 from mesh.xds.translation.faults import regex
 from tests.mesh.xds.state import (
     LOCAL,
@@ -296,16 +296,56 @@ def failover(*names: str) -> p.Cluster:
     return p.Cluster(name="api", protocol=Protocol.PROTOCOL_HTTP2, failover_group=made)
 
 
-def test_failover_group_is_an_aggregate_cluster_over_its_members() -> None:
+def test_failover_group_is_one_cluster_in_which_each_member_has_its_own_identities() -> None:
     state = calling(failover("a", "b"))
     made = one(m.Cluster, state, "api")
-    assert made.cluster_type.name == "envoy.clusters.aggregate"
     members = ["failover-target~0~api", "failover-target~1~api"]
-    assert unpacked(m.AggregateCluster, made.cluster_type.typed_config).clusters == members
-    assert made.lb_policy == m.ClusterLbPolicy.CLUSTER_PROVIDED
-    assert (made.connect_timeout, made.transport_socket) == (2 * SECOND, None)
-    assert [each.name for each in translate(state)[:3]] == [*members, "api"]
-    assert trusted(state.clusters) == {members[0]: {spiffe("a")}, members[1]: {spiffe("b")}}
+    assert [each.name for each in made.transport_socket_matches] == members
+    assert [each.match.fields for each in made.transport_socket_matches] == [
+        {"member": m.Value(string_value=name)} for name in members
+    ]
+    sockets = [each.transport_socket for each in made.transport_socket_matches]
+    for name, socket in zip("ab", sockets, strict=True):
+        context = unpacked(m.UpstreamTlsContext, socket.typed_config).common_tls_context
+        (identity,) = context.combined_validation_context.default_validation_context.match_typed_subject_alt_names
+        assert identity.matcher == m.StringMatcher(exact=spiffe(name))
+    # That of an endpoint without a member, which there is not.
+    assert made.transport_socket == sockets[0]
+    assert (made.type, made.connect_timeout) == (m.ClusterDiscoveryType.EDS, 2 * SECOND)
+    assert [each.name for each in translate(state)[:2]] == ["api", "out"]
+    assert trusted(state.clusters) == {"api": {members[0]: {spiffe("a")}, members[1]: {spiffe("b")}}}
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"),
+    [
+        ([], "failover_group.endpoint_groups is empty"),
+        ([p.EndpointGroup(name="a", static=p.StaticEndpointGroup())], r"endpoint_groups\[0\]\.dynamic is missing"),
+    ],
+)
+def test_failover_group_that_no_proxy_could_use_is_refused(groups: list[p.EndpointGroup], problem: str) -> None:
+    cluster = p.Cluster(
+        name="api", protocol=Protocol.PROTOCOL_HTTP, failover_group=p.FailoverGroup(endpoint_groups=groups)
+    )
+    with pytest.raises(Unfit, match=problem):
+        translate(calling(cluster))
+
+
+def test_endpoints_of_a_failover_group_have_the_priorities_and_the_names_of_its_members() -> None:
+    """A member without endpoints keeps its place."""
+    parts = [
+        assign(name, REF, found, lambda _: True)
+        for name, found in (("a", service_endpoints(1)), ("b", None), ("c", service_endpoints(2)))
+    ]
+    made = joined("api", parts).message
+    assert made.cluster_name == "api"
+    assert [(each.priority, len(each.lb_endpoints)) for each in made.endpoints] == [(0, 1), (1, 0), (2, 1)]
+    for name, each in (("a", made.endpoints[0]), ("c", made.endpoints[2])):
+        (endpoint,) = each.lb_endpoints
+        assert endpoint.metadata == m.Metadata(
+            filter_metadata={"envoy.transport_socket_match": m.Struct(fields={"member": m.Value(string_value=name)})}
+        )
+    assert made.policy == parts[0].message.policy
 
 
 def test_route_matches() -> None:
@@ -561,8 +601,6 @@ def used_clusters(made: list[Any]) -> set[str]:
                 proxy = filters(chain).get("tcp_proxy")
                 if proxy is not None:
                     found.add(proxy.cluster)
-        elif isinstance(each, m.Cluster) and each.cluster_type is not None:
-            found |= set(unpacked(m.AggregateCluster, each.cluster_type.typed_config).clusters)
     return found
 
 
@@ -571,7 +609,9 @@ def test_whatever_is_valid_becomes_resources_whose_names_are_unique_and_known(st
     """Equal states give equal bytes."""
     made = translate(state)
     accepted = trusted(state.clusters)
-    made += [assign(name, REF, service_endpoints(1), lambda _: True).message for name in accepted]
+    for name, groups in accepted.items():
+        parts = [assign(each, REF, service_endpoints(1), lambda _: True) for each in groups]
+        made.append(joined(name, parts).message)
     made += [leaf_secret("api", "chain", "key"), roots_secret(LOCAL, ["root"])]
     snapshot = Snapshot(map(Resource.of, made))
     assert sum(1 for _ in snapshot) == len(made)

@@ -5,7 +5,8 @@ What several proxies share is made once: the endpoints of a cluster, a certifica
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,7 +30,18 @@ from mesh.messages import ProxyState, ProxyStateTemplate
 from mesh.messages.proxy_state import EndpointRef
 from mesh.proxies.names import LOCAL, Mesh
 from mesh.xds import Kind, Resource, Snapshot
-from mesh.xds.translation import Unfit, assign, leaf_name, leaf_secret, roots_name, roots_secret, translate, trusted
+from mesh.xds.translation import (
+    Assigned,
+    Unfit,
+    assign,
+    joined,
+    leaf_name,
+    leaf_secret,
+    roots_name,
+    roots_secret,
+    translate,
+    trusted,
+)
 
 Find = Callable[[headway.ResourceId], headway.Resource[ServiceEndpoints] | None]
 """Finds the endpoints of a service."""
@@ -37,8 +49,8 @@ _MOST_KEPT = 50_000
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A cluster whose endpoints come apart.
+class Group:
+    """A group of endpoints that come apart: those of a cluster, or of one member of its failover.
 
     Attributes:
         name: its name.
@@ -68,7 +80,8 @@ class Fixed:
         secret: the name of the secret with its certificate.
         bundles: the peers whose roots it trusts.
         resources: its clusters, listeners and routes.
-        clusters: the clusters whose endpoints come apart, with the keys of these.
+        clusters: by name, the groups of endpoints of the clusters whose endpoints come apart, in order of their use,
+            and the key of these.
     """
 
     of: tuple[str, str]
@@ -76,14 +89,14 @@ class Fixed:
     secret: str
     bundles: tuple[str, ...]
     resources: tuple[Resource, ...]
-    clusters: tuple[tuple[Cluster, tuple[Any, ...]], ...]
+    clusters: dict[str, tuple[tuple[Group, ...], tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
 class _Endpoints:
-    of: tuple[str, str] | None
+    of: tuple[tuple[str, str] | None, ...]
     resource: Resource
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
 
 class Failed(Exception):
@@ -136,7 +149,7 @@ class Publishing:
         """Return the snapshot of a proxy, and what is missing in it."""
         problems: list[Problem] = []
         resources = [*fixed.resources, self._secret(fixed, leaf)]
-        resources += [self._assigned(cluster, key, find, problems) for cluster, key in fixed.clusters]
+        resources += [self._assigned(name, *of, find, problems) for name, of in fixed.clusters.items()]
         resources += [self._bundle(peer, roots) for peer in fixed.bundles]
         return Snapshot(resources), problems
 
@@ -152,24 +165,25 @@ class Publishing:
             known = self._fixed[template.id.key] = _fixed(of, template.data)
         return known
 
-    def _assigned(self, cluster: Cluster, key: tuple[Any, ...], find: Find, problems: list[Problem]) -> Resource:
-        service = cluster.service
-        found = None if service is None else find(service)
-        of = None if found is None else (found.id.uid, found.version)
+    def _assigned(
+        self, cluster: str, groups: tuple[Group, ...], key: tuple[Any, ...], find: Find, problems: list[Problem]
+    ) -> Resource:
+        found = [None if each.service is None else find(each.service) for each in groups]
+        of = tuple(None if each is None else (each.id.uid, each.version) for each in found)
         known = self._endpoints.get(key)
         if known is None or known.of != of:
             if len(self._endpoints) >= _MOST_KEPT:
                 self._endpoints.clear()
-            is_trusted = partial(self._is_trusted, service, cluster.trusted)
-            assigned = assign(cluster.name, cluster.ref, None if found is None else found.data, is_trusted)
-            known = self._endpoints[key] = _Endpoints(of, Resource.of(assigned.message), assigned.problems)
-        if service is not None and found is None:
-            text = f"cluster {cluster.name}: the endpoints of service {service.name} do not exist"
-            problems.append(Problem(NO_ENDPOINTS, text))
-        if known.problems:
-            listed = ", ".join(known.problems)
-            problems.append(Problem(BAD_ENDPOINTS, f"cluster {cluster.name}: left out endpoints: {listed}"))
+            parts = [self._part(group, each) for group, each in zip(groups, found, strict=True)]
+            made = parts[0] if len(parts) == 1 and groups[0].name == cluster else joined(cluster, parts)
+            told = [_told(group, each, part) for group, each, part in zip(groups, found, parts, strict=True)]
+            known = self._endpoints[key] = _Endpoints(of, Resource.of(made.message), tuple(itertools.chain(*told)))
+        problems += known.problems
         return known.resource
+
+    def _part(self, group: Group, found: headway.Resource[ServiceEndpoints] | None) -> Assigned:
+        is_trusted = partial(self._is_trusted, group.service, group.trusted)
+        return assign(group.name, group.ref, None if found is None else found.data, is_trusted)
 
     def _is_trusted(self, service: headway.ResourceId | None, accepted: frozenset[str], identity: str) -> bool:
         return service is not None and self._mesh.identity(service, identity) in accepted
@@ -186,6 +200,14 @@ class Publishing:
         if self._roots is None or self._roots[0] != roots or self._roots[1].name != roots_name(peer):
             self._roots = roots, Resource.of(roots_secret(peer, roots))
         return self._roots[1]
+
+
+def _told(group: Group, found: headway.Resource[ServiceEndpoints] | None, part: Assigned) -> Iterator[Problem]:
+    if group.service is not None and found is None:
+        text = f"cluster {group.name}: the endpoints of service {group.service.name} do not exist"
+        yield Problem(NO_ENDPOINTS, text)
+    if part.problems:
+        yield Problem(BAD_ENDPOINTS, f"cluster {group.name}: left out endpoints: {', '.join(part.problems)}")
 
 
 def identity_key(identity: headway.ResourceId) -> IdentityKey:
@@ -220,12 +242,12 @@ def _fixed(of: tuple[str, str], data: ProxyStateTemplate) -> Fixed:
             f"data.proxy_state needs the secret {quoted(missing[0])}: the template requires {', '.join(sorted(known))}"
         )
         raise Failed(Problem(NOT_PUSHED, text))
-    accepted = trusted(state.clusters)
-    clusters = []
-    for name in sorted(name for kind, name in needs if kind is Kind.ENDPOINTS):
-        ref = data.required_endpoints.get(name, EndpointRef())
-        clusters.append(Cluster(name, ref, endpoints_id(ref), accepted[name]))
-    return Fixed(of, identity, secret, bundles, made, tuple((each, each.key) for each in clusters))
+    clusters: dict[str, tuple[tuple[Group, ...], tuple[Any, ...]]] = {}
+    for name, accepted in sorted(trusted(state.clusters).items()):
+        refs = {at: data.required_endpoints.get(at, EndpointRef()) for at in accepted}
+        groups = tuple(Group(at, ref, endpoints_id(ref), accepted[at]) for at, ref in refs.items())
+        clusters[name] = groups, (name, *(each.key for each in groups))
+    return Fixed(of, identity, secret, bundles, made, clusters)
 
 
 def _identity(state: ProxyState | None) -> headway.ResourceId | None:

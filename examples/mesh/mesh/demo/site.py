@@ -199,10 +199,7 @@ async def running(folder: Path) -> AsyncIterator[Site]:
         try:
             await control.start()
             await site.declare()
-            # The caller comes last: an aggregate cluster of Envoy 1.40 may stay with a group of endpoints that is
-            # unhealthy, if a cluster of the group is replaced, by one with other identities, right after the start.
-            await site.add(*(f"{each}-1" for each in SERVICES if each != CALLER))
-            await site.add(f"{CALLER}-1")
+            await site.add(*(f"{each}-1" for each in SERVICES))
             yield site
         finally:
             nursery.cancel_scope.cancel()

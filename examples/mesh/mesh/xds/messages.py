@@ -4,12 +4,12 @@ from mesh.xds.generated.envoy.config.cluster.v3 import CircuitBreakers as Circui
 from mesh.xds.generated.envoy.config.cluster.v3 import CircuitBreakersThresholds as CircuitBreakersThresholds
 from mesh.xds.generated.envoy.config.cluster.v3 import Cluster as Cluster
 from mesh.xds.generated.envoy.config.cluster.v3 import ClusterCommonLbConfig as ClusterCommonLbConfig
-from mesh.xds.generated.envoy.config.cluster.v3 import ClusterCustomClusterType as ClusterCustomClusterType
 from mesh.xds.generated.envoy.config.cluster.v3 import ClusterDiscoveryType as ClusterDiscoveryType
 from mesh.xds.generated.envoy.config.cluster.v3 import ClusterEdsClusterConfig as ClusterEdsClusterConfig
 from mesh.xds.generated.envoy.config.cluster.v3 import ClusterLbPolicy as ClusterLbPolicy
 from mesh.xds.generated.envoy.config.cluster.v3 import ClusterLeastRequestLbConfig as ClusterLeastRequestLbConfig
 from mesh.xds.generated.envoy.config.cluster.v3 import ClusterRingHashLbConfig as ClusterRingHashLbConfig
+from mesh.xds.generated.envoy.config.cluster.v3 import ClusterTransportSocketMatch as ClusterTransportSocketMatch
 from mesh.xds.generated.envoy.config.cluster.v3 import OutlierDetection as OutlierDetection
 from mesh.xds.generated.envoy.config.core.v3 import Address as Address
 from mesh.xds.generated.envoy.config.core.v3 import AggregatedConfigSource as AggregatedConfigSource
@@ -25,6 +25,7 @@ from mesh.xds.generated.envoy.config.core.v3 import HealthStatus as HealthStatus
 from mesh.xds.generated.envoy.config.core.v3 import Http1ProtocolOptions as Http1ProtocolOptions
 from mesh.xds.generated.envoy.config.core.v3 import Http2ProtocolOptions as Http2ProtocolOptions
 from mesh.xds.generated.envoy.config.core.v3 import Locality as Locality
+from mesh.xds.generated.envoy.config.core.v3 import Metadata as Metadata
 from mesh.xds.generated.envoy.config.core.v3 import Node as Node
 from mesh.xds.generated.envoy.config.core.v3 import Pipe as Pipe
 from mesh.xds.generated.envoy.config.core.v3 import SocketAddress as SocketAddress
@@ -65,7 +66,6 @@ from mesh.xds.generated.envoy.config.route.v3 import RouteMatch as RouteMatch
 from mesh.xds.generated.envoy.config.route.v3 import VirtualHost as VirtualHost
 from mesh.xds.generated.envoy.config.route.v3 import WeightedCluster as WeightedCluster
 from mesh.xds.generated.envoy.config.route.v3 import WeightedClusterClusterWeight as WeightedClusterClusterWeight
-from mesh.xds.generated.envoy.extensions.clusters.aggregate.v3 import ClusterConfig as _AggregateCluster
 from mesh.xds.generated.envoy.extensions.filters.http.rbac.v3 import Rbac as _HttpRbac
 from mesh.xds.generated.envoy.extensions.filters.http.rbac.v3 import RbacPerRoute as _HttpRbacPerRoute
 from mesh.xds.generated.envoy.extensions.filters.http.router.v3 import Router as Router
@@ -121,10 +121,10 @@ from mesh.xds.generated.envoy.type.matcher.v3 import StringMatcher as StringMatc
 from mesh.xds.generated.envoy.type.v3 import Percent as Percent
 from mesh.xds.generated.google.protobuf import Any as Any
 from mesh.xds.generated.google.protobuf import Struct as Struct
+from mesh.xds.generated.google.protobuf import Value as Value
 from mesh.xds.generated.google.rpc import Status as Status
 
 # Their own names say less.
-AggregateCluster = _AggregateCluster
 HttpRbac = _HttpRbac
 HttpRbacPerRoute = _HttpRbacPerRoute
 NetworkRbac = _NetworkRbac

@@ -157,8 +157,9 @@ def _needs(message: Message) -> Iterator[Need]:
     if isinstance(message, m.Cluster):
         if message.eds_cluster_config is not None:
             yield Kind.ENDPOINTS, message.eds_cluster_config.service_name or message.name
-        if message.transport_socket is not None:
-            yield from _secrets(message.transport_socket, m.UpstreamTlsContext)
+        for socket in (message.transport_socket, *(each.transport_socket for each in message.transport_socket_matches)):
+            if socket is not None:
+                yield from _secrets(socket, m.UpstreamTlsContext)
     elif isinstance(message, m.Listener):
         filters = [each.typed_config for chain in message.filter_chains for each in chain.filters]
         if message.api_listener is not None:

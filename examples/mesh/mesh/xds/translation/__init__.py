@@ -11,6 +11,7 @@ state        all of a proxy state
 
 from mesh.xds.translation.endpoints import Assigned as Assigned
 from mesh.xds.translation.endpoints import assign as assign
+from mesh.xds.translation.endpoints import joined as joined
 from mesh.xds.translation.state import Unfit as Unfit
 from mesh.xds.translation.state import translate as translate
 from mesh.xds.translation.state import trusted as trusted

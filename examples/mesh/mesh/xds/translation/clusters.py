@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 
 from catalog.messages import Protocol
 from mesh.messages.proxy_state import (
@@ -12,7 +11,6 @@ from mesh.messages.proxy_state import (
     DynamicEndpointGroup,
     DynamicEndpointGroupConfig,
     Endpoint,
-    EndpointGroup,
     Endpoints,
     FailoverGroup,
     HealthStatus,
@@ -22,6 +20,7 @@ from mesh.messages.proxy_state import (
 from mesh.xds import messages as m
 from mesh.xds.resources import packed
 from mesh.xds.translation import tls
+from mesh.xds.translation.endpoints import member
 from mesh.xds.translation.faults import ADS, Unfit, socket_address
 
 _CONNECT = datetime.timedelta(seconds=5)
@@ -40,51 +39,51 @@ _HEALTH = {
 }
 
 
-def clusters(path: str, given: Cluster, endpoints: Endpoints | None) -> Iterator[m.Cluster]:
-    """Yield a cluster, and first the members of its failover group.
+def cluster(path: str, given: Cluster, endpoints: Endpoints | None) -> m.Cluster:
+    """Return a cluster.
 
     Args:
         path: where it is, for errors.
         given: the cluster.
         endpoints: its endpoints, if the state has them.
     """
-    if given.failover_group is not None:
-        group = given.failover_group
-        for index, each in enumerate(group.endpoint_groups):
-            yield _single(f"{path}.failover_group.endpoint_groups[{index}]", each.name, each, given, None)
-        yield _aggregate(given, group)
-    elif given.endpoint_group is not None:
-        yield _single(f"{path}.endpoint_group", given.name, given.endpoint_group, given, endpoints)
-    else:
-        raise Unfit(f"{path} has no endpoints: set endpoint_group or failover_group")
-
-
-def _aggregate(given: Cluster, group: FailoverGroup) -> m.Cluster:
-    config = m.AggregateCluster(clusters=[each.name for each in group.endpoint_groups])
-    timeout = group.config.connect_timeout if group.config is not None else None
-    return m.Cluster(
-        name=given.name,
-        alt_stat_name=given.alt_stat_name,
-        cluster_type=m.ClusterCustomClusterType(name="envoy.clusters.aggregate", typed_config=packed(config)),
-        lb_policy=m.ClusterLbPolicy.CLUSTER_PROVIDED,
-        connect_timeout=_timeout(timeout),
-        typed_extension_protocol_options=_options(given.protocol),
-    )
-
-
-def _single(path: str, name: str, group: EndpointGroup, given: Cluster, endpoints: Endpoints | None) -> m.Cluster:
     made = m.Cluster(
-        name=name,
-        alt_stat_name=given.alt_stat_name if name == given.name else "",
-        typed_extension_protocol_options=_options(given.protocol),
+        name=given.name, alt_stat_name=given.alt_stat_name, typed_extension_protocol_options=_options(given.protocol)
     )
-    if group.dynamic is not None:
-        _found(path, made, group.dynamic)
-    elif group.static is not None:
-        _fixed(made, group.static, endpoints or Endpoints())
+    if given.failover_group is not None:
+        _failing_over(f"{path}.failover_group", made, given.failover_group)
+    elif given.endpoint_group is None:
+        raise Unfit(f"{path} has no endpoints: set endpoint_group or failover_group")
+    elif given.endpoint_group.dynamic is not None:
+        _found(f"{path}.endpoint_group", made, given.endpoint_group.dynamic)
+    elif given.endpoint_group.static is not None:
+        _fixed(made, given.endpoint_group.static, endpoints or Endpoints())
     else:
-        raise Unfit(f"{path} has no group: set dynamic or static")
+        raise Unfit(f"{path}.endpoint_group has no group: set dynamic or static")
     return made
+
+
+def _failing_over(path: str, made: m.Cluster, given: FailoverGroup) -> None:
+    """Make a cluster of several groups of endpoints, each with its own identities.
+
+    A cluster of clusters would be simpler. But Envoy 1.40 may keep sending to its first member, which has no healthy
+    endpoint, if that was replaced while the proxy started.
+    """
+    for index, each in enumerate(given.endpoint_groups):
+        at = f"{path}.endpoint_groups[{index}]"
+        if each.dynamic is None:
+            raise Unfit(f"{at}.dynamic is missing: the endpoints of a failover group are found while the proxy runs")
+        if not index:
+            _found(at, made, each.dynamic)
+        made.transport_socket_matches.append(
+            m.ClusterTransportSocketMatch(
+                name=each.name, match=member(each.name), transport_socket=_socket(at, each.dynamic)
+            )
+        )
+    if not given.endpoint_groups:
+        raise Unfit(f"{path}.endpoint_groups is empty: name the groups in the order in which they are used")
+    if given.config is not None and given.config.connect_timeout is not None:
+        made.connect_timeout = _timeout(given.config.connect_timeout)
 
 
 def _found(path: str, made: m.Cluster, group: DynamicEndpointGroup) -> None:
@@ -96,9 +95,13 @@ def _found(path: str, made: m.Cluster, group: DynamicEndpointGroup) -> None:
     if config.disable_panic_threshold:
         made.common_lb_config = m.ClusterCommonLbConfig(healthy_panic_threshold=m.Percent(value=0.0))
     _balance(made, config)
+    made.transport_socket = _socket(path, group)
+
+
+def _socket(path: str, group: DynamicEndpointGroup) -> m.TransportSocket:
     if group.outbound_tls is None:
         raise Unfit(f"{path}.dynamic.outbound_tls is missing: connections to other workloads are encrypted")
-    made.transport_socket = tls.outbound(f"{path}.dynamic.outbound_tls", group.outbound_tls)
+    return tls.outbound(f"{path}.dynamic.outbound_tls", group.outbound_tls)
 
 
 def _fixed(made: m.Cluster, group: StaticEndpointGroup, endpoints: Endpoints) -> None:

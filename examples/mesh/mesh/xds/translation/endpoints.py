@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from catalog.messages import Endpoint, Health, ServiceEndpoints
@@ -20,6 +20,7 @@ _HEALTH = {
 }
 # By default, others stand in for a cluster once less than 72 % of it is healthy. Here, all of it must fail first.
 _POLICY = m.ClusterLoadAssignmentPolicy(overprovisioning_factor=100_000)
+_MATCHED = "envoy.transport_socket_match"
 _SERVING = (m.HealthStatus.HEALTHY, m.HealthStatus.DRAINING, m.HealthStatus.UNHEALTHY)
 
 
@@ -36,6 +37,25 @@ class Assigned:
     problems: tuple[str, ...]
 
 
+def member(name: str) -> m.Struct:
+    """Return what tells the endpoints of one group of a failover cluster from those of the others."""
+    return m.Struct(fields={"member": m.Value(string_value=name)})
+
+
+def joined(cluster: str, members: Sequence[Assigned]) -> Assigned:
+    """Return the endpoints of a failover cluster: those of a group are used if the groups before it have none."""
+    made = m.ClusterLoadAssignment(cluster_name=cluster, policy=_POLICY)
+    for priority, each in enumerate(members):
+        # A group without endpoints keeps its place: there must be no gap.
+        found = [one for group in each.message.endpoints for one in group.lb_endpoints]
+        for one in found:
+            one.metadata = m.Metadata(filter_metadata={_MATCHED: member(each.message.cluster_name)})
+        group = m.LocalityLbEndpoints(locality=_LOCALITY, load_balancing_weight=1, lb_endpoints=found)
+        group.priority = priority
+        made.endpoints.append(group)
+    return Assigned(made, tuple(text for each in members for text in each.problems))
+
+
 def assign(
     cluster: str, ref: EndpointRef, given: ServiceEndpoints | None, is_trusted: Callable[[str], bool]
 ) -> Assigned:
@@ -44,7 +64,7 @@ def assign(
     An endpoint that cannot be used is left out, and the others stay.
 
     Args:
-        cluster: the name of the cluster.
+        cluster: the name of the cluster, or of the group of a failover cluster.
         ref: the ports that they must serve.
         given: the endpoints of the service; None if it has none yet.
         is_trusted: True for the identities that the cluster accepts. Those of others would fail every request.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from headway.resource import quoted
@@ -22,7 +22,7 @@ def translate(state: ProxyState) -> list[Any]:
     made: list[Any] = []
     for name in sorted(state.clusters):
         path = f"{_STATE}.clusters[{quoted(name)}]"
-        made += clusters.clusters(path, state.clusters[name], state.endpoints.get(name))
+        made.append(clusters.cluster(path, state.clusters[name], state.endpoints.get(name)))
     _check_unique(f"{_STATE}.clusters", [each.name for each in made])
     _check_unique(f"{_STATE}.listeners", [each.name for each in state.listeners])
     known = {each.name for each in made}
@@ -69,17 +69,20 @@ def _check_known(path: str, name: str, known: set[str]) -> None:
         raise Unfit(f"{path}: no cluster has the name {quoted(name)}: name one of the state's clusters")
 
 
-def trusted(given: Mapping[str, Cluster]) -> dict[str, frozenset[str]]:
-    """Return, for each cluster whose endpoints come apart, the SPIFFE ids of the servers that it accepts."""
-    return {name: _accepted(group) for name, group in _groups(given) if group.dynamic is not None}
+def trusted(given: Mapping[str, Cluster]) -> dict[str, dict[str, frozenset[str]]]:
+    """Return the SPIFFE ids that each cluster accepts whose endpoints come apart.
+
+    They are by the names of its groups of endpoints, in the order in which these are used. A cluster without failover
+    has one, of its own name.
+    """
+    found = {name: {at: group for at, group in _groups(name, each) if group.dynamic} for name, each in given.items()}
+    return {name: {at: _accepted(group) for at, group in groups.items()} for name, groups in found.items() if groups}
 
 
-def _groups(given: Mapping[str, Cluster]) -> Iterator[tuple[str, EndpointGroup]]:
-    for name, each in given.items():
-        if each.endpoint_group is not None:
-            yield name, each.endpoint_group
-        elif each.failover_group is not None:
-            yield from ((group.name, group) for group in each.failover_group.endpoint_groups)
+def _groups(name: str, given: Cluster) -> list[tuple[str, EndpointGroup]]:
+    if given.endpoint_group is not None:
+        return [(name, given.endpoint_group)]
+    return [(each.name, each) for each in given.failover_group.endpoint_groups] if given.failover_group else []
 
 
 def _accepted(group: EndpointGroup) -> frozenset[str]:

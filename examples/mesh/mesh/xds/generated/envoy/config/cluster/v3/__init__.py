@@ -8,12 +8,12 @@ __all__ = (
     "CircuitBreakersThresholds",
     "Cluster",
     "ClusterCommonLbConfig",
-    "ClusterCustomClusterType",
     "ClusterDiscoveryType",
     "ClusterEdsClusterConfig",
     "ClusterLbPolicy",
     "ClusterLeastRequestLbConfig",
     "ClusterRingHashLbConfig",
+    "ClusterTransportSocketMatch",
     "OutlierDetection",
 )
 
@@ -97,16 +97,16 @@ class Cluster(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, optional=True, group="cluster_discovery_type"
     )
 
-    cluster_type: "ClusterCustomClusterType | None" = betterproto2.field(
-        38, betterproto2.TYPE_MESSAGE, optional=True, group="cluster_discovery_type"
-    )
-
     ring_hash_lb_config: "ClusterRingHashLbConfig | None" = betterproto2.field(
         23, betterproto2.TYPE_MESSAGE, optional=True, group="lb_config"
     )
 
     least_request_lb_config: "ClusterLeastRequestLbConfig | None" = betterproto2.field(
         37, betterproto2.TYPE_MESSAGE, optional=True, group="lb_config"
+    )
+
+    transport_socket_matches: "list[ClusterTransportSocketMatch]" = betterproto2.field(
+        43, betterproto2.TYPE_MESSAGE, repeated=True
     )
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -158,16 +158,6 @@ default_message_pool.register_message("envoy.config.cluster.v3", "Cluster.Common
 
 
 @dataclass(eq=False, repr=False)
-class ClusterCustomClusterType(betterproto2.Message):
-    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-
-    typed_config: "____google__protobuf__.Any | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
-
-
-default_message_pool.register_message("envoy.config.cluster.v3", "Cluster.CustomClusterType", ClusterCustomClusterType)
-
-
-@dataclass(eq=False, repr=False)
 class ClusterEdsClusterConfig(betterproto2.Message):
     eds_config: "__core__v3__.ConfigSource | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
@@ -201,6 +191,22 @@ class ClusterRingHashLbConfig(betterproto2.Message):
 
 
 default_message_pool.register_message("envoy.config.cluster.v3", "Cluster.RingHashLbConfig", ClusterRingHashLbConfig)
+
+
+@dataclass(eq=False, repr=False)
+class ClusterTransportSocketMatch(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    match: "____google__protobuf__.Struct | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+    transport_socket: "__core__v3__.TransportSocket | None" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "envoy.config.cluster.v3", "Cluster.TransportSocketMatch", ClusterTransportSocketMatch
+)
 
 
 @dataclass(eq=False, repr=False)

@@ -16,6 +16,7 @@ __all__ = (
     "Http1ProtocolOptions",
     "Http2ProtocolOptions",
     "Locality",
+    "Metadata",
     "Node",
     "Pipe",
     "SocketAddress",
@@ -192,6 +193,16 @@ class Locality(betterproto2.Message):
 
 
 default_message_pool.register_message("envoy.config.core.v3", "Locality", Locality)
+
+
+@dataclass(eq=False, repr=False)
+class Metadata(betterproto2.Message):
+    filter_metadata: "dict[str, ____google__protobuf__.Struct]" = betterproto2.field(
+        1, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE)
+    )
+
+
+default_message_pool.register_message("envoy.config.core.v3", "Metadata", Metadata)
 
 
 @dataclass(eq=False, repr=False)

@@ -69,6 +69,8 @@ class LbEndpoint(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: __core__v3__.HealthStatus(0)
     )
 
+    metadata: "__core__v3__.Metadata | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+
     load_balancing_weight: "int | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, unwrap=lambda: ____google__protobuf__.UInt32Value, optional=True
     )
