@@ -15,6 +15,7 @@ import headway
 from catalog.messages import (
     ComputedTrafficPermissions,
     DestinationRule,
+    DestinationRuleHeader,
     Endpoint,
     ExcludePermissionRule,
     ExcludeSource,
@@ -304,6 +305,10 @@ PATH = DestinationRule(path_prefix="/a")
         (DestinationRule(exclude=[ExcludePermissionRule(port_names=["tcp"])]), True, [], []),
         (PATH, True, ["/a"], ["/a"]),
         (PATH, False, None, []),
+        # What the proxy cannot compile would make it refuse all permissions.
+        (DestinationRule(path_regex="(?=a)"), True, None, []),
+        (DestinationRule(headers=[DestinationRuleHeader(name="x y", present=True)]), True, None, []),
+        (DestinationRule(headers=[DestinationRuleHeader(name="x", regex="(")]), True, None, []),
         (DestinationRule(path_prefix="/a", exclude=[ExcludePermissionRule(path_exact="/a/b")]), True, None, ["/a"]),
         (DestinationRule(exclude=[ExcludePermissionRule(methods=["GET"])]), True, None, []),
     ],
@@ -327,6 +332,7 @@ def test_sp9_sources_become_patterns() -> None:
     (made,) = permissions.of_port(given, "http", Mesh(), has_requests=True).allow_permissions
     (principal,) = made.principals
     begins = r"^spiffe://cluster\.local/ap/default/ns/a/identity/"
+    assert Mesh().identities("", "é", "a.b") == r"^spiffe://cluster\.local/ap/default/ns/é/identity/a\.b$"
     assert principal.spiffe is not None
     assert principal.spiffe.regex == begins + "[^/]+$"
     assert [each.regex for each in principal.exclude_spiffes] == [begins + "b$"]

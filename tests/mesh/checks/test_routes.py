@@ -131,6 +131,11 @@ def test_features_that_no_proxy_of_this_mesh_has_are_refused() -> None:
         (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value="(")), "path.value"),
         (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value="(?=a)")), "path.value"),
         (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value="a" * 1025)), "path.value"),
+        # An Envoy compares bytes, so a pattern has no characters above 255, and each é is two.
+        (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value="/é")), ""),
+        (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value=r"/\x{10FFFF}")), "path.value"),
+        (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value=".{1,300}")), ""),
+        (HTTPRouteMatch(path=HTTPPathMatch(type=REGEX, value=".{1,500}")), "path.value"),
         (HTTPRouteMatch(headers=[HTTPHeaderMatch(name="x")]), "headers[0].type"),
         (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(3))]), "headers[0].name"),
         (HTTPRouteMatch(headers=[HTTPHeaderMatch(type=HeaderMatchType(2), name="x", value="[")]), "headers[0].value"),
@@ -269,3 +274,12 @@ def test_timeouts_and_retries_are_checked() -> None:
 def test_one_error_names_several_faults() -> None:
     route = HTTPRoute(parent_refs=[parent("api")], hostnames=["x"], rules=[to_http()])
     assert len(faults(HTTP_ROUTE.new("r", route))) == 2
+
+
+def test_duration_that_no_proxy_can_take_is_refused() -> None:
+    """MT-9. An Envoy takes at most 292 years."""
+    route = HTTP_ROUTE.new("r", http(to_http("a")))
+    route.data.rules[0].timeouts = HTTPRouteTimeouts(request=datetime.timedelta(days=36_500))
+    assert faults(route) == []
+    route.data.rules[0].timeouts = HTTPRouteTimeouts(request=datetime.timedelta(days=36_501))
+    refused(route, "timeouts.request 3153686400s must be at most 3153600000s, which is 100 years")

@@ -132,6 +132,7 @@ async def test_mutual_tls_and_permissions_of_requests_and_connections(tmp_path: 
             await closed(tcp)
             call([spiffe("other"), spiffe("api")])
             await until(url, lambda got: got.text == str(app), 1)
+            assert mesh.source.rejections == {}
 
 
 async def closed(port: int) -> None:

@@ -15,17 +15,25 @@ from headway.resource import quoted
 
 LONGEST_PATTERN: Final = 1024
 """The most characters of a pattern. Each request is compared with the whole of it."""
+LARGEST_PROGRAM: Final = 1000
+"""The most steps of a compiled pattern."""
+LONGEST: Final = datetime.timedelta(days=36_500)
+"""The longest duration: a proxy takes at most 292 years."""
 _LONGEST_HEADER: Final = 16_384
 _HEADER = re.compile(r":?[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", re.ASCII)
 _HIGHEST_SHARE: Final = (1 << 32) - 1
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+# Latin-1: an Envoy compares bytes.
+_OPTIONS.encoding = type(_OPTIONS.encoding)(2)
 
 
 def duration(path: str, value: datetime.timedelta | None) -> Faults:
-    """A duration that is not negative is required, if there is one."""
+    """A duration that is not negative, and not longer than a proxy can take, is required, if there is one."""
     if value is not None and value < datetime.timedelta():
         yield f"{path} {value.total_seconds()}s must be >= 0s"
+    elif value is not None and value > LONGEST:
+        yield f"{path} {value.total_seconds():.0f}s must be at most {LONGEST.total_seconds():.0f}s, which is 100 years"
 
 
 def pattern(path: str, value: str) -> Faults:
@@ -38,13 +46,20 @@ def pattern(path: str, value: str) -> Faults:
         yield f"{path} {quoted(value)} is not a pattern of RE2: {problem}"
 
 
+def is_pattern(value: str) -> bool:
+    """Return True if a proxy can compile a pattern."""
+    return not any(pattern("", value))
+
+
 @lru_cache(maxsize=256)
 def _problem(value: str) -> str:
     try:
-        re2.compile(value, _OPTIONS)
+        size = re2.compile(value.encode(), _OPTIONS).programsize
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    if size > LARGEST_PROGRAM:
+        return f"it takes {size} steps, and may take {LARGEST_PROGRAM}: use fewer repeats"
     return ""
 
 

@@ -69,4 +69,5 @@ def alpn(port: str) -> str:
 
 def _pattern(text: str) -> str:
     """Return a pattern that matches a text and nothing else."""
-    return re.sub(r"([^A-Za-z0-9_-])", r"\\\1", text)
+    # A proxy compares bytes, and takes no backslash before those of other characters than ASCII.
+    return re.sub(r"([^A-Za-z0-9_\u0080-\U0010ffff-])", r"\\\1", text)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from catalog.messages import ComputedTrafficPermissions, ExcludePermissionRule, ExcludeSource, Source
 from catalog.messages import DestinationRule as Rule
 from catalog.messages import Permission as Given
+from mesh.checks import limits
 from mesh.messages.proxy_state import (
     DestinationRule,
     DestinationRuleHeader,
@@ -63,10 +64,11 @@ def _rules(given: Iterable[Rule], port: str, has_requests: bool, *, allows: bool
         if any(not _is_about_requests(each) for each in on_port):
             continue
         # A state has no field for excluded requests.
-        is_exact = not on_port and (has_requests or not _is_about_requests(rule))
+        has_sense = has_requests and _is_understood(rule)
+        is_exact = not on_port and (has_sense or not _is_about_requests(rule))
         if not is_exact and allows:
             continue
-        if not _is_about_requests(rule) or not has_requests:
+        if not _is_about_requests(rule) or not has_sense:
             return []
         found.append(
             DestinationRule(
@@ -93,6 +95,13 @@ def _rules(given: Iterable[Rule], port: str, has_requests: bool, *, allows: bool
 
 def _is_about_requests(rule: Rule | ExcludePermissionRule) -> bool:
     return bool(rule.path_exact or rule.path_prefix or rule.path_regex or rule.methods or rule.headers)
+
+
+def _is_understood(rule: Rule) -> bool:
+    """Return True if a proxy takes the patterns and the names in a rule. With others, it would refuse all rules."""
+    patterns = [each for each in (rule.path_regex, *(header.regex for header in rule.headers)) if each]
+    names = [fault for each in rule.headers for fault in limits.header_name("", each.name)]
+    return all(map(limits.is_pattern, patterns)) and not names
 
 
 def _principals(sources: Iterable[Source], mesh: Mesh, *, allows: bool) -> Iterator[Principal]:

@@ -14,6 +14,7 @@ _HTTP2 = {
         },
     }
 }
+_STEPS = {"error_level": 4000, "warn_level": 4000}
 
 
 def bootstrap(
@@ -72,6 +73,8 @@ def bootstrap(
             "cds_config": over_ads,
         },
         "static_resources": {"clusters": [control]},
+        # By default, a proxy refuses patterns of more than 100 steps, even those of long names in permissions.
+        "layered_runtime": {"layers": [{"name": "patterns", "static_layer": {"re2": {"max_program_size": _STEPS}}}]},
     }
 
 

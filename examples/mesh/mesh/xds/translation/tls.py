@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from mesh.messages.proxy_state import TransportSocket
 from mesh.xds import messages as m
 from mesh.xds.resources import packed
-from mesh.xds.translation.faults import ADS, Unfit, regex
+from mesh.xds.translation.faults import ADS, Unfit
 
 _NAME = "envoy.transport_sockets.tls"
-# It matches no text, because it asks for a character outside of Unicode.
-_NOBODY = r"[^\x{0}-\x{10FFFF}]"
+# No certificate has this name: those of identities begin with spiffe://.
+_NOBODY = "nobody"
 
 
 def inbound(path: str, given: TransportSocket) -> m.TransportSocket:
@@ -37,7 +37,7 @@ def outbound(path: str, given: TransportSocket) -> m.TransportSocket:
     if mesh is None or mesh.validation_context is None:
         raise Unfit(f"{path}.outbound_mesh.validation_context is missing: name the identities of the servers")
     expected = mesh.validation_context
-    names = [m.StringMatcher(exact=each) for each in sorted(set(expected.spiffe_ids))] or [regex(_NOBODY)]
+    names = [m.StringMatcher(exact=each) for each in sorted(set(expected.spiffe_ids)) or [_NOBODY]]
     uri = m.SubjectAltNameMatcherSanType.URI
     identities = m.CertificateValidationContext(
         match_typed_subject_alt_names=[m.SubjectAltNameMatcher(san_type=uri, matcher=each) for each in names]
