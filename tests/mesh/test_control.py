@@ -27,7 +27,7 @@ from mesh.types import PROXY_STATE_TEMPLATE
 from mesh.xds import AdsService, Kind
 from mesh.xds import messages as m
 from tests.mesh.xds.sidecar import Sidecar
-from tests.mesh.xds.state import LOCAL, dynamic, outbound, service_endpoints, spiffe, to_cluster
+from tests.mesh.xds.state import LOCAL, dynamic, group, outbound, service_endpoints, spiffe, to_cluster
 
 PORTS = [
     ServicePort(target_port="http", protocol=Protocol.PROTOCOL_HTTP),
@@ -161,8 +161,8 @@ def weights(one: Sidecar, cluster: str = "api") -> dict[int, str]:
     groups = one.has[Kind.ENDPOINTS][cluster].endpoints
     return {
         each.endpoint.address.socket_address.port_value: m.HealthStatus(each.health_status).name
-        for group in groups
-        for each in group.lb_endpoints
+        for one in groups
+        for each in one.lb_endpoints
     }
 
 
@@ -179,6 +179,31 @@ async def test_scenario_21_health_of_an_endpoint_reaches_the_proxy_and_changes_n
             await it.settled()
             assert web.responses == before + 1
             assert await it.template() == template
+
+
+async def test_w4_each_member_of_a_failover_group_has_its_own_endpoints_and_identities() -> None:
+    """A member without endpoints holds no place back, and an identity of another member is not accepted."""
+    template = made("web")
+    assert template.proxy_state is not None
+    groups: list[p.EndpointGroup] = []
+    for name, service in (("first", "api"), ("second", "gone"), ("third", "backup")):
+        groups.append(group(name, "web", "http", [spiffe(service)]))
+        id = SERVICE_ENDPOINTS.id(service).message()
+        template.required_endpoints[name] = p.EndpointRef(id=id, mesh_port="mesh", route_port="http")
+    template.proxy_state.clusters["api"] = p.Cluster(
+        name="api", protocol=Protocol.PROTOCOL_HTTP, failover_group=p.FailoverGroup(endpoint_groups=groups)
+    )
+    async with plane() as it:
+        await it.put("api", service_endpoints(1, identity="api"))
+        await it.put("backup", service_endpoints(2, identity="backup"))
+        await it.client.apply(PROXY_STATE_TEMPLATE.new("web", template))
+        async with Sidecar.connected(it.service, "web") as web:
+            await web.until(lambda: weights(web) == {1: "HEALTHY", 2: "HEALTHY"})
+            held = web.has[Kind.ENDPOINTS]["api"].endpoints
+            assert [(each.priority, len(each.lb_endpoints)) for each in held] == [(0, 1), (1, 0), (2, 1)]
+            assert "service gone do not exist" in (await it.conditions())[ACCEPTED][2]
+            await it.put("backup", service_endpoints(2, identity="api"))
+            await web.until(lambda: weights(web) == {1: "HEALTHY"})
 
 
 async def test_scenario_22_w8_missing_or_unusable_endpoints_hold_nothing_else_back() -> None:

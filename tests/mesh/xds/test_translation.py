@@ -312,6 +312,8 @@ def test_failover_group_is_one_cluster_in_which_each_member_has_its_own_identiti
         assert identity.matcher == m.StringMatcher(exact=spiffe(name))
     # That of an endpoint without a member, which there is not.
     assert made.transport_socket == sockets[0]
+    made.transport_socket = None
+    assert Resource.of(made).needs == {(Kind.ENDPOINTS, "api"), (Kind.SECRET, "leaf:web"), (Kind.SECRET, "roots:local")}
     assert (made.type, made.connect_timeout) == (m.ClusterDiscoveryType.EDS, 2 * SECOND)
     assert [each.name for each in translate(state)[:2]] == ["api", "out"]
     assert trusted(state.clusters) == {"api": {members[0]: {spiffe("a")}, members[1]: {spiffe("b")}}}
