@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 import trio
 
-from catalog.messages import Protocol, ServiceEndpoints
+from catalog.messages import Health, Protocol, ServiceEndpoints
 from mesh.messages import ProxyState
 from mesh.messages import proxy_state as p
 from mesh.xds import Resource, Snapshot, Snapshots
-from mesh.xds.translation import assign, leaf_secret, roots_secret, translate, trusted
+from mesh.xds.translation import assign, joined, leaf_secret, roots_secret, translate, trusted
 from tests.mesh.xds.authority import Authority
 from tests.mesh.xds.real_envoy import NO_ENVOY, backend, find_envoy, free_port, running, served, until
 from tests.mesh.xds.state import (
     LOCAL,
     allowing,
     dynamic,
+    group,
     outbound,
     server,
     service_endpoints,
@@ -53,6 +54,22 @@ class Mesh:
         for cluster, (port, found) in (endpoints or {}).items():
             known = frozenset(each.rpartition("/")[2] for each in accepted[cluster][cluster]) or {"api"}
             made.append(assign(cluster, REF[port], found, known.__contains__).message)
+        made += [leaf_secret(name, *self.leaf(name)), roots_secret(LOCAL, self.roots)]
+        self.source[name] = Snapshot(map(Resource.of, made))
+
+    def fail_over(
+        self, name: str, port: int, members: Mapping[str, ServiceEndpoints | None], trusts: Mapping[str, str]
+    ) -> None:
+        """Let a caller reach services, each after the one before it, at a port. It trusts an identity for each."""
+        groups = [group(each, name, "http", [spiffe(trusts[each])] if each in trusts else []) for each in members]
+        cluster = p.Cluster(
+            name="out", protocol=Protocol.PROTOCOL_HTTP, failover_group=p.FailoverGroup(endpoint_groups=groups)
+        )
+        state = ProxyState(
+            listeners=[outbound("out", port, route="out")], clusters={"out": cluster}, routes={"out": to_cluster("out")}
+        )
+        parts = [assign(each, REF["http"], found, lambda _: True) for each, found in members.items()]
+        made = [*translate(state), joined("out", parts).message]
         made += [leaf_secret(name, *self.leaf(name)), roots_secret(LOCAL, self.roots)]
         self.source[name] = Snapshot(map(Resource.of, made))
 
@@ -133,6 +150,39 @@ async def test_mutual_tls_and_permissions_of_requests_and_connections(tmp_path: 
             call([spiffe("other"), spiffe("api")])
             await until(url, lambda got: got.text == str(app), 1)
             assert mesh.source.rejections == {}
+
+
+async def test_failover_right_after_the_cluster_of_a_new_proxy_was_replaced(tmp_path: Path) -> None:
+    """Each of several proxies in turn sends to the second service once no endpoint of the first is healthy.
+
+    It trusts each service with that one's identity only.
+    """
+    mesh, inbound = Mesh(), {"api": free_port(), "backup": free_port()}
+    trusts = {each: each for each in inbound}
+    async with backend() as api, backend() as backup, served(mesh.source) as control:
+        for name, app in (("api", api), ("backup", backup)):
+            mesh.publish(name, server(name, inbound[name], http=app, permitted=allowing("web")))
+        healthy = {each: service_endpoints(port) for each, port in inbound.items()}
+        failing = {**healthy, "api": service_endpoints(inbound["api"], health=Health.HEALTH_CRITICAL)}
+        async with sidecars(tmp_path, control, *inbound):
+            for number in range(6):
+                port, folder = free_port(), tmp_path / str(number)
+                url = f"http://127.0.0.1:{port}/"
+                folder.mkdir()
+                # The first service has no endpoints and no identities yet.
+                mesh.fail_over("web", port, {**healthy, "api": None}, {"backup": "backup"})
+                async with running(folder, control) as admin:
+                    await until(f"{admin}/ready", lambda _: True)
+                    mesh.fail_over("web", port, healthy, trusts)
+                    await until(url, lambda got: got.text == str(api))
+                    mesh.fail_over("web", port, failing, trusts)
+                    await until(url, lambda got: got.text == str(backup), 2)
+                    mesh.fail_over("web", port, failing, {**trusts, "backup": "api"})
+                    await until(url, lambda got: got.status_code == 503, 2)
+                    mesh.fail_over("web", port, failing, {"api": "backup", "backup": "backup"})
+                    await until(url, lambda got: got.text == str(backup), 2)
+                    mesh.fail_over("web", port, healthy, trusts)
+                    await until(url, lambda got: got.text == str(api), 2)
 
 
 async def closed(port: int) -> None:

@@ -323,6 +323,8 @@ def test_failover_group_is_one_cluster_in_which_each_member_has_its_own_identiti
     ("groups", "problem"),
     [
         ([], "failover_group.endpoint_groups is empty"),
+        ([group("a", "web", "http", [])] * 2, "failover_group: the name 'a' is used twice"),
+        ([group("", "web", "http", [])], "failover_group: the name '' is empty"),
         ([p.EndpointGroup(name="a", static=p.StaticEndpointGroup())], r"endpoint_groups\[0\]\.dynamic is missing"),
     ],
 )

@@ -22,7 +22,10 @@ def translate(state: ProxyState) -> list[Any]:
     made: list[Any] = []
     for name in sorted(state.clusters):
         path = f"{_STATE}.clusters[{quoted(name)}]"
-        made.append(clusters.cluster(path, state.clusters[name], state.endpoints.get(name)))
+        given = state.clusters[name]
+        if given.failover_group is not None:
+            _check_unique(f"{path}.failover_group", [each.name for each in given.failover_group.endpoint_groups])
+        made.append(clusters.cluster(path, given, state.endpoints.get(name)))
     _check_unique(f"{_STATE}.clusters", [each.name for each in made])
     _check_unique(f"{_STATE}.listeners", [each.name for each in state.listeners])
     known = {each.name for each in made}
