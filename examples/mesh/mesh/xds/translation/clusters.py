@@ -67,7 +67,7 @@ def _failing_over(path: str, made: m.Cluster, given: FailoverGroup) -> None:
     """Make a cluster of several groups of endpoints, each with its own identities.
 
     A cluster of clusters would be simpler. But Envoy 1.40 may keep sending to its first member, which has no healthy
-    endpoint, if that was replaced while the proxy started.
+    endpoint, if it had rejected an earlier version of that member while it started.
     """
     for index, each in enumerate(given.endpoint_groups):
         at = f"{path}.endpoint_groups[{index}]"
