@@ -9,8 +9,9 @@ Rules:
   changed cluster has what it needs. Clusters are removed after the listeners and routes that may use them, and
   endpoints after the clusters.
 - A changed cluster gets its endpoints again, and a changed listener its routes: the proxy does not ask for them.
-- A rejected version is not sent again. A response with several new versions is followed by one for each of them, to
-  find the bad one. A rejected listener or route may still use an old cluster, so no cluster is removed meanwhile.
+- A rejected version is not sent again, except for listeners and routes once the proxy has a new cluster, which they may
+  have lacked. A response with several new versions is followed by one for each of them, to find the bad one. A rejected
+  listener or route may still use an old cluster, so no cluster is removed meanwhile.
 """
 
 from __future__ import annotations
@@ -304,6 +305,8 @@ class _Stream:
                     self._warming.pop(name, None)
             state.whole = done.whole
         asked = {name: each for name, each in done.upserts.items() if state.wildcard or name in state.names}
+        if kind is Kind.CLUSTER and words is None:
+            self._try_users_again(state, asked)
         state.known.update({name: each.version if words is None else _UNKNOWN for name, each in asked.items()})
         if words is not None:
             self._note_rejected(state, asked)
@@ -312,6 +315,16 @@ class _Stream:
             return None
         versions = {name: each.version for name, each in done.upserts.items()}
         return Rejection(kind, versions, words[:_LONGEST_WORDS])
+
+    def _try_users_again(self, state: _Type, accepted: Iterable[str]) -> None:
+        """Send rejected listeners and routes once more if there are new clusters: they may have lacked these."""
+        if all(state.known.get(name) not in (None, _ABSENT, _UNKNOWN) for name in accepted):
+            return
+        for kind in _USERS:
+            user = self._types.get(kind)
+            if user is not None and user.rejected:
+                user.rejected.clear()
+                user.dirty = True
 
     def _note_removed(self, state: _Type, names: Iterable[str]) -> None:
         for name in names:
