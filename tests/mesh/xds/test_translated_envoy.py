@@ -183,6 +183,7 @@ async def test_failover_right_after_the_cluster_of_a_new_proxy_was_replaced(tmp_
                     await until(url, lambda got: got.text == str(backup), 2)
                     mesh.fail_over("web", port, healthy, trusts)
                     await until(url, lambda got: got.text == str(api), 2)
+            assert mesh.source.rejections == {}
 
 
 async def closed(port: int) -> None:
