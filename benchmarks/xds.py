@@ -222,6 +222,6 @@ async def _sent(size: int) -> float:
 
 
 ROWS = (
-    Scenario("xds_memory", 1.0, measure_memory, size=1_000, rounds=1, quick=100),
+    Scenario("xds_memory", 1.0, measure_memory, size=1_000, rounds=1, quick=400),
     Scenario("xds_push", 2.0, measure_pushes, size=1_000, rounds=3, quick=200),
 )
