@@ -36,6 +36,9 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
     Equivalent("queue/_machine.py", "WorkQueue.failed", "if sooner < due:", "if sooner <= due:"): _NOTHING_TO_DO,
     Equivalent("queue/_machine.py", "WorkQueue.failed", "if begin > due:", "if begin >= due:"): _NOTHING_TO_DO,
+    Equivalent("queue/_machine.py", "WorkQueue._add_known_later", "elif due < entry.due:", "elif due <= entry.due:"): (
+        _NOTHING_TO_DO
+    ),
     Equivalent(
         "queue/_machine.py",
         "WorkQueue.dequeue",

@@ -84,3 +84,14 @@ def test_key_whose_delay_was_shortened_is_pending_from_the_earlier_time_on(in_ha
         queue.succeeded("a", 30.0)
     queue.promote(30.0)
     assert queue.oldest(1000.0) == [(20.0, "a")]
+
+
+def test_change_beside_a_requeue_in_hand_is_pending_from_the_change_on() -> None:
+    """And not since the time for which the requeue was asked."""
+    queue = WorkQueue[str, str]()
+    queue.add("a", "first", 10.0)
+    queue.dequeue(10.0)
+    queue.add_after("a", "requeue", 100.0, 11.0)
+    queue.add("a", "change", 12.0)
+    queue.succeeded("a", 13.0)
+    assert queue.oldest(1000.0) == [(12.0, "a")]

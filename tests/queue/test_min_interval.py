@@ -194,3 +194,17 @@ def test_key_that_begins_when_its_interval_ends_keeps_no_other_in_memory() -> No
         dequeue(queue, now)
         queue.succeeded(name, now)
     assert [*queue._not_before] == ["a", "c"]
+
+
+def test_change_of_a_key_that_is_scheduled_for_the_end_of_its_interval_is_owed() -> None:
+    """The time stays, but who waits until nothing is owed waits for it now."""
+    queue = paced(10.0)
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.add_after("a", "requeue", 10.0, 0.5)
+    queue.succeeded("a", 1.0)
+    assert queue.scheduled() == {"a": 10.0}
+    assert queue.is_idle()
+    queue.add("a", "change", 2.0)
+    assert queue.owed() == ["a"]
+    assert queue.next_due() == 10.0
