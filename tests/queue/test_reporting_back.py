@@ -297,3 +297,17 @@ def test_key_in_hand_at_the_close_is_last_among_the_pending_keys() -> None:
         queue.add(key, "change", 0.0)
     assert dequeue(queue, 0.0).key == "a"
     assert queue.owed() == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("delays", [(50.0, 20.0), (20.0, 50.0)])
+def test_of_several_delays_of_a_key_in_hand_the_earliest_counts(delays: tuple[float, float]) -> None:
+    """The second add is merged with the first, as any other."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    dequeue(queue, 0.0)
+    before = queue.statistics().merged
+    for due in delays:
+        queue.add("a", "may wait", 1.0, due=due)
+    assert queue.statistics().merged == before + 1
+    queue.succeeded("a", 2.0)
+    assert queue.next_due() == 20.0

@@ -155,6 +155,13 @@ def test_trimmed_changes_hold_no_memory() -> None:
     assert _revisions(log.take(log.cursor(A, 9000), 10**6)) == list(range(9001, 10_000))
 
 
+def test_age_of_a_commit_counts_and_not_how_many_changes_it_has() -> None:
+    log = CommitLog(max_age=10.0)
+    log.append(1, [(A, RESOURCE, False)] * 50, 1.0)
+    log.append(2, [(A, RESOURCE, False)], 12.0)
+    assert log.floor == 1
+
+
 def test_old_history_is_dropped_in_parts() -> None:
     """Otherwise, the first write after an idle hour would wait until all of the history has been dropped."""
     log, alive = CommitLog(max_age=10.0), weakref.WeakSet[pb.Resource]()
